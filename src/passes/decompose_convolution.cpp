@@ -124,6 +124,46 @@ Replacement depthwise_backward(Emitter& emit, const Node& node) {
   return {of_input, weight_gradient(emit, backward), of_bias};
 }
 
+// Whether windows lie side by side and cover the images.
+bool is_of_patches(const Node& node, const Backward& backward) {
+  const TensorType &x = backward.input->type(), &dy = backward.dy->type();
+  const TensorType& weight = backward.weight->type();
+  for (const TensorType* type : {&x, &dy, &weight})
+    if (type->device.type != graph::Device::Type::kCPU || type->dtype != DType::kFloat32 ||
+        type->rank() != 4)
+      return false;
+  if (graph::bool_arg(node, 7) || graph::sym_arg(node, 9) != Int(1) ||
+      !all_are(backward.padding, 0) || !all_are(graph::dims_arg(node, 6), 1) ||
+      backward.stride.size() != 2)
+    return false;
+  for (int i = 0; i < 2; ++i) {
+    const Int& window = weight.sizes[2 + i];
+    if (backward.stride[i] != window || dy.sizes[2 + i] * window != x.sizes[2 + i]) return false;
+  }
+  return weight.sizes[2] * weight.sizes[3] != Int(1);
+}
+
+// dweight[o, c * i * j] = sum over n, y, x of dy[n, o, y, x] * input[n, c, y * s + i, x * s + j]
+Replacement patches_backward(Emitter& emit, const Node& node) {
+  if (!is_used(emit, node, 1) || is_used(emit, node, 0)) return {};
+  const Backward backward{.dy = graph::tensor_arg(node, 0),
+                          .input = graph::tensor_arg(node, 1),
+                          .weight = graph::tensor_arg(node, 2),
+                          .stride = graph::dims_arg(node, 4),
+                          .padding = graph::dims_arg(node, 5)};
+  if (!is_of_patches(node, backward)) return {};
+  const Dims &of_dy = backward.dy->type().sizes, &of_weight = backward.weight->type().sizes;
+  const Int rows = of_dy[0] * of_dy[2] * of_dy[3];
+  Value* windows = emit.reshape(
+      backward.input, {of_dy[0], of_weight[1], of_dy[2], of_weight[2], of_dy[3], of_weight[3]});
+  windows = emit.reshape(emit.permute(windows, {0, 2, 4, 1, 3, 5}),
+                         {rows, of_weight[1] * of_weight[2] * of_weight[3]});
+  Value* gradients = emit.reshape(emit.permute(backward.dy, {0, 2, 3, 1}), {rows, of_dy[1]});
+  Value* product = emit(OpKind::kmm, {emit.permute(gradients, {1, 0}), windows});
+  return {nullptr, emit.reshape(product, of_weight),
+          is_used(emit, node, 2) ? bias_gradient(emit, backward.dy) : nullptr};
+}
+
 // Whether these are tensors of float32 or of halves on a GPU, the first a batch of channels.
 bool are_on_gpu(std::initializer_list<const Value*> values) {
   const TensorType& first = (*values.begin())->type();
@@ -186,6 +226,7 @@ Replacement decompose_convolution(Emitter& emit, const Node& node) {
   if (node.op().kind == OpKind::kconvolution) return convolution(emit, node);
   if (&node.op() != &backward) return {};
   Replacement gradients = depthwise_backward(emit, node);
+  if (gradients.empty()) gradients = patches_backward(emit, node);
   return gradients.empty() ? gradients_on_gpu(emit, node) : gradients;
 }
 

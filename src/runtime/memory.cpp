@@ -20,10 +20,10 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHeader = 64;  // keeps the payload aligned
 constexpr int64_t kSmallest = 64;
-constexpr int kSmallClasses = 11;            // payloads of 64 B .. 64 KiB in powers of two
-constexpr int kSmallKept = 64;               // blocks of one class that a thread keeps
-constexpr int64_t kLeastIdle = 256ll << 20;  // of large blocks
-constexpr int kIdleShare = 4;                // of the machine's memory they are at most this part
+constexpr int kSmallClasses = 11;          // payloads of 64 B .. 64 KiB in powers of two
+constexpr int kSmallKept = 64;             // blocks of one class that a thread keeps
+constexpr int64_t kLeastIdle = 8ll << 20;  // of large blocks
+constexpr int kIdleShare = 4;              // of the machine's memory they are at most this part
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kPools = false;  // what is freed is seen to be
 #else

@@ -13,8 +13,12 @@ namespace {
 constexpr int64_t kRegionAlignment = 64;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kSmallestRegion = 64ll << 20;
-// Beyond the peak of use an eighth of it stays in memory, for what does not fit where it is free.
+// Beyond the peak of use an eighth of it stays in memory, for what does not fit where it is free;
+// twice and four times that where memory that went back is needed again.
 constexpr int64_t kSlack = 8;
+constexpr int kMostWidened = 2;
+// Of the peak of use, faulted in again within a period, so that more stays.
+constexpr int64_t kRefaultedShare = 2;
 
 int64_t rounded_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -41,7 +45,10 @@ char* Regions::take(int64_t bytes) {
       idle_ -= resident;
       if (free.bytes == 0) free_.erase(range);
       count_use(size);
-      if (resident < size) release_idle_above(may_stay_idle());
+      if (resident < size) {
+        release_idle_above(may_stay_idle());
+        count_faulted(size - resident);
+      }
       return piece;
     }
     if (has_mapped) throw std::bad_alloc();
@@ -72,32 +79,30 @@ int64_t Regions::release_idle() {
   std::lock_guard lock(mutex_);
   const int64_t before = idle_;
   release_idle_above(0);
+  most_resident_ = used_;
+  refaulted_ = 0;
+  widened_ = 0;
   return before - idle_;
 }
 
 void Regions::release_idle_above(int64_t idle) {
   while (idle_ > idle) {
-    // The smallest range that is enough, else the largest.
-    auto chosen = free_.end();
-    const auto better = [&](const Range& range) {
-      const int64_t missing = idle_ - idle, best = chosen->second.resident;
-      return best >= missing ? range.resident >= missing && range.resident < best
-                             : range.resident > best;
-    };
-    for (auto range = free_.begin(); range != free_.end(); ++range)
-      if (range->second.resident > 0 && (chosen == free_.end() || better(range->second)))
-        chosen = range;
-    if (chosen == free_.end()) return;
-    // Less than a page stays as it is.
-    give_back(chosen->first, chosen->second.bytes);
-    idle_ -= chosen->second.resident;
-    chosen->second.resident = 0;
+    const auto largest = std::ranges::max_element(
+        free_, {}, [](const Ranges::value_type& free) { return free.second.resident; });
+    if (largest == free_.end() || largest->second.resident == 0) return;
+    Range& range = largest->second;
+    // Pieces are taken from its end, so what is before is needed last. Less than a page stays.
+    const int64_t released = std::min(rounded_up(idle_ - idle, kPage), range.resident);
+    give_back(largest->first, range.bytes - (range.resident - released));
+    idle_ -= released;
+    range.resident -= released;
   }
 }
 
 int64_t Regions::may_stay_idle() const {
   const int64_t peak = std::max(peak_, peak_before_);
-  return std::clamp(peak + peak / kSlack - used_, least_idle_, most_idle_);
+  const int64_t slack = (peak / kSlack) << widened_;
+  return std::clamp(peak + slack - used_, least_idle_, most_idle_);
 }
 
 void Regions::count_use(int64_t bytes) {
@@ -106,7 +111,18 @@ void Regions::count_use(int64_t bytes) {
   if (++taken_ % kRecent != 0) return;
   peak_before_ = peak_;
   peak_ = used_;
+  refaulted_ = 0;
   release_idle_above(may_stay_idle());
+}
+
+void Regions::count_faulted(int64_t bytes) {
+  const int64_t grown = std::max<int64_t>(0, used_ + idle_ - most_resident_);
+  most_resident_ += grown;
+  refaulted_ += std::max<int64_t>(0, bytes - grown);
+  if (refaulted_ * kRefaultedShare < std::max(peak_, peak_before_) || widened_ == kMostWidened)
+    return;
+  refaulted_ = 0;
+  ++widened_;
 }
 
 bool Regions::owns(const void* address) const {

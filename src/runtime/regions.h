@@ -18,9 +18,9 @@ namespace braze::runtime {
 class Regions {
  public:
   // What is in use and what is idle are together no more than was in use at once of late, and an
-  // eighth: enough that the next step faults little in. At least `least_idle` bytes stay idle in
-  // memory and at most `most_idle`. What goes back beyond that is given to the system, but for the
-  // pages at its ends.
+  // eighth; where the next steps fault much of it in again, a quarter or a half. At least
+  // `least_idle` bytes stay idle in memory and at most `most_idle`. What goes back beyond that is
+  // given to the system, but for the pages at its ends.
   Regions(int64_t least_idle, int64_t most_idle) : least_idle_(least_idle), most_idle_(most_idle) {}
   Regions(const Regions&) = delete;
 
@@ -52,6 +52,8 @@ class Regions {
   int64_t may_stay_idle() const;
   // To be called for each piece taken: the peaks of use are those of this and the last so many.
   void count_use(int64_t bytes);
+  // Of a piece, what was not in memory.
+  void count_faulted(int64_t bytes);
   void release_idle_above(int64_t idle);
 
   const int64_t least_idle_, most_idle_;
@@ -61,6 +63,9 @@ class Regions {
   int64_t idle_ = 0, mapped_ = 0, used_ = 0;
   int64_t taken_ = 0;                   // pieces, of which kRecent are a period
   int64_t peak_ = 0, peak_before_ = 0;  // of use, in this period and the one before
+  int64_t most_resident_ = 0;           // in use and idle, at once
+  int64_t refaulted_ = 0;               // in this period, beyond what made that more
+  int widened_ = 0;                     // what stays beyond the peak is doubled so often
 };
 
 }  // namespace braze::runtime

@@ -191,7 +191,43 @@ TEST(DecomposeImages, GradientOfADepthwiseWeight) {
 )");
 }
 
+TEST(DecomposeImages, GradientOfAWeightOfPatchesIsAProduct) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 4, 3, 2], %1: f32[2, 3, 12, 4], %2: f32[4, 3, 4, 2]) {
+    %3: f32[2, 3, 12, 4], %4: f32[4, 3, 4, 2], %5: f32[4] = aten.convolution_backward(%0, %1, %2, [4], [4, 2], [0, 0], [1, 1], false, [0, 0], 1, [false, true, true])
+    return %4, %5
+  })"),
+            R"(graph(%0: f32[2, 4, 3, 2], %1: f32[2, 3, 12, 4], %2: f32[4, 3, 4, 2]) {
+  %3: f32[2, 3, 3, 4, 2, 2] #%1 = aten.view(%1, [2, 3, 3, 4, 2, 2])
+  %4: f32[2, 3, 2, 3, 4, 2]{144, 16, 2, 48, 4, 1} #%1 = aten.permute(%3, [0, 2, 4, 1, 3, 5])
+  %5: f32[2, 3, 2, 3, 4, 2] = aten.clone(%4, contiguous_format)
+  %6: f32[12, 24] #%5 = aten.view(%5, [12, 24])
+  %7: f32[2, 3, 2, 4]{24, 2, 1, 6} #%0 = aten.permute(%0, [0, 2, 3, 1])
+  %8: f32[2, 3, 2, 4] = aten.clone(%7, contiguous_format)
+  %9: f32[12, 4] #%8 = aten.view(%8, [12, 4])
+  %10: f32[4, 12]{1, 4} #%8 = aten.permute(%9, [1, 0])
+  %11: f32[4, 24] = aten.mm(%10, %6)
+  %12: f32[4, 3, 4, 2] #%11 = aten.view(%11, [4, 3, 4, 2])
+  %13: f32[4] = aten.sum.dim_IntList(%0, [0, 2, 3], false, None)
+  return %12, %13
+}
+)");
+}
+
 TEST(DecomposeImages, GradientsOfOtherConvolutionsStay) {
+  // Overlapping windows, images that are not covered, a border, an image's gradient.
+  for (const auto& [sizes, of_dy, stride, padding, wanted] :
+       std::vector<std::array<std::string, 5>>{
+           {"2, 3, 9, 9", "2, 4, 4, 4", "2, 2", "0, 0", "false"},
+           {"2, 3, 10, 9", "2, 4, 3, 3", "3, 3", "0, 0", "false"},
+           {"2, 3, 7, 7", "2, 4, 3, 3", "3, 3", "1, 1", "false"},
+           {"2, 3, 9, 9", "2, 4, 3, 3", "3, 3", "0, 0", "true"}})
+    expect_unchanged_by(decompose, "graph(%0: f32[" + of_dy + "], %1: f32[" + sizes +
+                                       "], %2: f32[4, 3, 3, 3]) {\n    %3: f32[" + sizes +
+                                       "], %4: f32[4, 3, 3, 3], %5: f32[4] = "
+                                       "aten.convolution_backward(%0, %1, %2, [4], [" +
+                                       stride + "], [" + padding +
+                                       "], [1, 1], false, [0, 0], 1, [" + wanted +
+                                       ", true, true])\n    return %3, %4, %5\n  }");
   expect_unchanged_by(decompose,
                       R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 1, 3, 3]) {
     %3: f32[2, 3, 8, 8], %4: f32[3, 1, 3, 3], %5: f32[3] = aten.convolution_backward(%0, %1, %2, [3], [1, 1], [1, 1], [1, 1], false, [0, 0], 3, [true, true, true])

@@ -112,6 +112,39 @@ TEST(Regions, WhatIsInUseAndIdleIsNotMuchMoreThanWasInUseAtOnce) {
   for (int i = 1; i < 160; i += 2) regions.give(small[i], kMiB);
 }
 
+TEST(Regions, NoMoreIsGivenBackThanIsTooMuch) {
+  Regions regions(kMiB, 256 * kMiB);
+  char* large = regions.take(40 * kMiB);
+  char* piece = regions.take(kMiB);
+  regions.give(large, 40 * kMiB);
+  // Fits nowhere that is idle: used and idle together stay an eighth above what was in use at once.
+  char* larger = regions.take(44 * kMiB);
+  EXPECT_EQ(regions.idle_bytes(), 45 * kMiB / 8);
+  for (auto [given, bytes] : {std::pair(larger, 44 * kMiB), std::pair(piece, kMiB)})
+    regions.give(given, bytes);
+}
+
+TEST(Regions, MoreStaysWhereWhatWentBackIsNeededAgain) {
+  Regions regions(0, 1024 * kMiB);
+  // In each round half of what was free in the one before has holes that are too small.
+  const auto round = [&] {
+    std::vector<char*> small;
+    for (int i = 0; i < 60; ++i) small.push_back(regions.take(kMiB));
+    for (int i = 0; i < 60; i += 2) regions.give(small[i], kMiB);
+    char* large = regions.take(20 * kMiB);
+    const int64_t idle = regions.idle_bytes();
+    regions.give(large, 20 * kMiB);
+    for (int i = 1; i < 60; i += 2) regions.give(small[i], kMiB);
+    return idle;
+  };
+  const int64_t first = round();
+  EXPECT_LE(first, 18 * kMiB);
+  int64_t last = 0;
+  for (int i = 0; i < 12; ++i) last = round();
+  EXPECT_GE(last, first + 6 * kMiB);
+  EXPECT_LE(last, 30 * kMiB);
+}
+
 TEST(Regions, TheSmallestRangeThatHasRoomIsTaken) {
   Regions regions(1024 * kMiB, 1024 * kMiB);
   char* large = regions.take(8 * kMiB);
