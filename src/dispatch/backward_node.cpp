@@ -28,8 +28,12 @@ using BackwardInput = Backward::BackwardInput;
 
 class BackwardNode final : public Node {
  public:
+  ~BackwardNode() override { release_resources(); }
   std::string name() const override { return "BrazeBackward"; }
 
+  // An override from PyTorch 2.13 on, where a node with weak references, those in `kept`, lives on
+  // when it has no others; called then.
+  void release_resources() { pytorch::let_go(next_edges(), std::move(kept)); }
   // Only the last node releases: those in front of it leave their tangents to it.
   void release_variables() override {
     if (is_last()) kept->release(kept->stages ? std::optional<size_t>(0) : std::nullopt);

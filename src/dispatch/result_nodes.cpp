@@ -19,16 +19,13 @@ using torch::autograd::variable_list;
 // then to ports.
 class ResultNode final : public Node {
  public:
-  ~ResultNode() override {
-    if (is_gone) *is_gone = true;
-  }
+  ~ResultNode() override { release_resources(); }
   std::string name() const override { return "BrazeBackward"; }
   // An override from PyTorch 2.13 on, where a node with weak references, those in `kept`, lives on
   // when it has no others; called then.
   void release_resources() {
     if (is_gone) *is_gone = true;
-    next_edges().clear();
-    kept.reset();
+    pytorch::let_go(next_edges(), std::move(kept));
   }
 
   std::shared_ptr<Kept> kept;

@@ -36,7 +36,30 @@ at::Tensor without_batches(at::Tensor tensor) {
   }
 }
 
+struct LetGo {
+  torch::autograd::edge_list edges;
+  std::shared_ptr<void> kept;
+};
+thread_local std::vector<LetGo>* letting_go = nullptr;
+
 }  // namespace
+
+void let_go(torch::autograd::edge_list& edges, std::shared_ptr<void> kept) {
+  if (letting_go) {
+    letting_go->push_back({std::exchange(edges, {}), std::move(kept)});
+    return;
+  }
+  std::vector<LetGo> open;
+  letting_go = &open;
+  open.push_back({std::exchange(edges, {}), std::move(kept)});
+  while (!open.empty()) {
+    LetGo last = std::move(open.back());
+    open.pop_back();
+    last.kept.reset();  // first: what was kept may have the same nodes in its history
+    last.edges.clear();
+  }
+  letting_go = nullptr;
+}
 
 bool has_hooks(const c10::TensorImpl& leaf) {
   using torch::autograd::AutogradMeta;

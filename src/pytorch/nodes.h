@@ -27,6 +27,10 @@ auto make_node(Args&&... args) {
     return c10::make_intrusive<T>(std::forward<Args>(args)...);
 }
 
+// What a node lets go of: its edges and what it has kept. Nodes that go with them let go of theirs
+// behind it, not within, so that a long history does not fill the stack.
+void let_go(torch::autograd::edge_list& edges, std::shared_ptr<void> kept);
+
 // Of a leaf: whether anything is called when a gradient is accumulated into it.
 bool has_hooks(const c10::TensorImpl& leaf);
 // A history of its own for `tensor`, with its sizes, behind which is that of `history`.
