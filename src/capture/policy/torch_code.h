@@ -89,6 +89,8 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch._dynamo.mutation_guard", "GenerationTracker.tag", kNative, "is read by torch.export")  \
   X("torch._dynamo.mutation_guard", "_GenerationTracker.tag", kNative,                            \
     "the same from PyTorch 2.15 on")                                                              \
+  X("torch.utils.hooks", "BackwardHook", kRefused, "hooks into the history of tensors")           \
+  X("torch.utils.hooks", "BackwardHook.__init__", kEvaluated, "sets attributes")                  \
   X("torch.utils.hooks", "RemovableHandle.__init__", kRefused, "counts handles in its class")     \
   /* Of nothing here would a part be compiled. */                                                 \
   X("torch.backends", "ContextProp", kRefused, "a switch of PyTorch that no guard covers")        \
