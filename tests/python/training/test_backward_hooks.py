@@ -164,3 +164,36 @@ def test_what_hooks_cost_is_few_breaks():
     report = str(braze.explain(fast)(torch.randn(4, 6)))
     assert "BackwardHook.setup_input_hook" in report
     assert report.count("B201") <= 6, report
+
+
+@pytest.mark.parametrize("of", ["parameter", "result", "input"])
+def test_hooks_that_differentiate(of):
+    """A hook may ask for gradients itself, of the same call or of another, to the second order."""
+
+    def run(compile_with):
+        torch.manual_seed(0)
+        net = Net()
+        call = compile_with(net)
+        x = torch.randn(4, 6, requires_grad=True)
+        result, found = call(x), []
+
+        @torch.enable_grad()
+        def hook(gradient):
+            if found:  # what it computes leads here again
+                return None
+            found.append(gradient.clone())
+            found.extend(torch.autograd.grad(result.sum(), x, retain_graph=True))
+            (slope,) = torch.autograd.grad(call(x * 2).square().sum(), x, create_graph=True)
+            found.extend(torch.autograd.grad(slope.square().sum(), net.blocks[0].first.weight))
+            return gradient * 2
+
+        {"parameter": net.head.weight, "result": result, "input": x}[of].register_hook(hook)
+        result.square().sum().backward(retain_graph=True)
+        return net, found, x.grad
+
+    (net, wanted, of_x), (twin, found, of_twins) = run(lambda call: call), run(braze.compile)
+    assert len(found) == len(wanted) == 3
+    for got, gradient in zip(found, wanted, strict=True):
+        assert_same(got, gradient, rtol=1e-4, atol=1e-5)
+    assert_same(of_twins, of_x)
+    assert_same_state(net, twin)
