@@ -60,6 +60,9 @@ Value* emit_as_strided(Emitter& emit, const ViewLink& link, Value* base) {
 Value* emit_view(Emitter& emit, const ViewLink& link, Value* base) {
   if (!link.op) return base;
   if (link.op->kind == OpKind::kas_strided) return emit_as_strided(emit, link, base);
+  // Names strides, which are those of the parent's layout.
+  if (link.op->kind == OpKind::k_reshape_alias && !same_layout(base->type(), link.parent_type))
+    return emit.reshape(base, link.type.sizes);
   std::vector<Argument> args = with_base(link, base);
   TensorType type = link.type;
   if (same_layout(base->type(), link.parent_type)) {

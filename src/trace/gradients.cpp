@@ -1,6 +1,9 @@
 #include "trace/gradients.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/generated/Functions.h>
@@ -33,26 +36,36 @@ Tensor of_cumprod(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim
   return at::where(before, ahead, at::where(first, at_first, 0));
 }
 
-// With one zero among what is multiplied, only that has a gradient. `x`, `y` and `g` broadcast.
-Tensor of_prod(const Tensor& g, const Tensor& x, const Tensor& y, const Tensor& zeros,
-               const Tensor& product_of_others) {
-  const Tensor only_zero = zeros.eq(1).logical_and(x.eq(0));
-  return at::where(zeros.eq(0), g * (y / x), g * at::where(only_zero, product_of_others, y));
+// Of each element, the product of those before and behind it.
+Tensor product_of_others(const Tensor& x, int64_t dim) {
+  const Tensor one = at::ones_like(x.slice(dim, 0, 1));
+  const Tensor before = at::cat({one, x.slice(dim, 0, -1)}, dim).cumprod(dim);
+  const Tensor behind = at::cat({x.slice(dim, 1), one}, dim).flip(dim).cumprod(dim).flip(dim);
+  return before * behind;
+}
+
+// With one zero among what is multiplied, only that has a gradient, which others have a part in: a
+// gradient that is differentiated itself is that of all factors. `y` and `g` keep the dim.
+Tensor of_prod(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
+  const Tensor is_zero = x.eq(0), zeros = is_zero.sum(dim, true);
+  const Tensor without_zeros = at::where(is_zero, 1, x);
+  if (at::GradMode::is_enabled())
+    return at::where(zeros.eq(0), g * (y / without_zeros), g * product_of_others(x, dim));
+  const Tensor only_zero = zeros.eq(1).logical_and(is_zero);
+  return at::where(zeros.eq(0), g * (y / x),
+                   g * at::where(only_zero, without_zeros.prod(dim, true), y));
 }
 
 Tensor of_prod(const Tensor& g, const Tensor& given, const Tensor& y) {
   const Tensor x = given.to(g.scalar_type());
-  const Tensor is_zero = x.eq(0);
-  return of_prod(g, x, y, is_zero.sum(), at::where(is_zero, 1, x).prod());
+  return of_prod(g.reshape({1}), x.flatten(), y.reshape({1}), 0).reshape_symint(x.sym_sizes());
 }
 
 Tensor of_prod(const Tensor& g, const Tensor& given, const Tensor& y, int64_t dim, bool keeps_dim) {
   const Tensor x = given.to(g.scalar_type());
   if (x.dim() == 0) return g;
   const auto kept = [&](const Tensor& t) { return keeps_dim ? t : t.unsqueeze(dim); };
-  const Tensor is_zero = x.eq(0);
-  return of_prod(kept(g), x, kept(y), is_zero.sum(dim, true),
-                 at::where(is_zero, 1, x).prod(dim, true));
+  return of_prod(kept(g), x, kept(y), dim);
 }
 
 // Shared by all places that have the value.
@@ -136,7 +149,8 @@ std::optional<variable_list> gradient_of_spread(Node& node, const variable_list&
 }
 
 std::optional<Tensor> gradient(Node& node, const Tensor& g) {
-  if (typeid(node) == typeid(nodes::CumprodBackward0)) {
+  // One that is differentiated itself needs the product of every two, which is left to PyTorch.
+  if (typeid(node) == typeid(nodes::CumprodBackward0) && !at::GradMode::is_enabled()) {
     auto& cumprod = static_cast<nodes::CumprodBackward0&>(node);
     return of_cumprod(g.to(cumprod.self_scalar_type), cumprod.self_.unpack(),
                       cumprod.result_.unpack(node.getptr()), cumprod.dim);

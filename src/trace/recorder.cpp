@@ -355,13 +355,21 @@ void Recorder::append_node() {
   }
 }
 
+// Whether an argument is a size that varies: there is nothing to compute with yet.
+static bool has_symbols(const std::vector<c10::IValue>& arguments) {
+  return std::ranges::any_of(arguments, [](const c10::IValue& value) {
+    return value.isSymInt() || value.isSymFloat() || value.isSymBool() || value.isSymIntList();
+  });
+}
+
 void Recorder::note_constants(const graph::Node& node) {
   state_.has_effects_ |= info_.random || node.op().effects.opaque;
   for (int position : node.mutated_arguments())
     for (const Operand& operand : operands_)
       if (operand.argument == position)
         state_.has_effects_ |= state_.is_outside_storage(operand.value->storage());
-  if (constant_ && !info_.random && info_.treatment != Treatment::kBatchNorm) {
+  if (constant_ && !info_.random && info_.treatment != Treatment::kBatchNorm &&
+      !has_symbols(constant_call_)) {
     std::vector<const graph::Value*> results(node.results().begin(), node.results().end());
     state_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
                                std::move(results));

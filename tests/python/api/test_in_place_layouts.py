@@ -89,3 +89,18 @@ def test_an_operator_that_gives_its_operand_back(backend):
 
     x = torch.randn(40, 30)
     same(braze.compile(f, backend=backend)(x), f(x))
+
+
+@pytest.mark.parametrize("place", [(..., slice(3, 9)), (..., slice(0, 12, 2)), (slice(1, 2),)])
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_a_slice_that_is_written_to_and_multiplied(place, with_gradient):
+    """What a layer flattens is a view by strides, of memory that the written value does not have."""
+    torch.manual_seed(0)
+    width = torch.empty(2, 3, 12)[place].shape[-1]
+    module = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(width, 5))
+    fast = braze.compile(module, fullgraph=True)
+    with torch.set_grad_enabled(with_gradient):
+        given = torch.randn(2, 3, 12)
+        twin = given.clone()
+        same(fast(twin[place]), module(given[place]))
+        same(twin, given)

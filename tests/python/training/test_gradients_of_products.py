@@ -107,3 +107,40 @@ def test_double_backward():
     with torch.enable_grad():
         x = torch.rand(3, 5) + 0.5
         torch.testing.assert_close(second(braze.compile(f), x), second(f, x))
+
+
+def second_order(f, x):
+    x = x.clone().requires_grad_()
+    result = f(x)
+    weights = torch.arange(1.0, result.numel() + 1).reshape(result.shape) / result.numel()
+    loss = (result * weights).sum()
+    (slope,) = torch.autograd.grad(loss * loss + loss, x, create_graph=True)
+    slope.square().sum().backward()
+    return slope.detach(), x.grad
+
+
+@pytest.mark.parametrize("place", [none, few, many, rows], ids=lambda place: place.__name__)
+@pytest.mark.parametrize("name", ["cumprod", "prod", "prod of a dim", "prod of a dim that stays"])
+@pytest.mark.parametrize("whole", [False, True], ids=["call", "step"])
+def test_second_order(name, place, whole):
+    f = FUNCTIONS[name]
+    torch.manual_seed(0)
+    x = place(torch.rand(3, 2, 3) + 0.5)
+    wanted = second_order(f, x)
+    fast = braze.compile(second_order) if whole else None
+    compiled_f = braze.compile(f)
+    for _ in range(2):
+        got = fast(f, x) if whole else second_order(compiled_f, x)
+        for found, gradient in zip(got, wanted, strict=True):
+            torch.testing.assert_close(found, gradient, rtol=1e-4, atol=1e-4)
+
+
+def test_third_order():
+    x = torch.tensor([2.0, 0.0, 3.0, 0.5], requires_grad=True)
+
+    def third(f):
+        (slope,) = torch.autograd.grad(f(x).square(), x, create_graph=True)
+        (again,) = torch.autograd.grad(slope.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(again.sum(), x)[0]
+
+    torch.testing.assert_close(third(braze.compile(torch.prod)), third(torch.prod))

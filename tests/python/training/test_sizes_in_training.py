@@ -358,3 +358,30 @@ def test_output_size_of_a_skip():
                 results.append((y, torch.autograd.grad(y.square().sum(), [*layer.parameters()])))
             same(*results, f"{size}, {less} less", rtol=1e-4, atol=1e-4)
     assert not reasons(fast)
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad])
+@pytest.mark.parametrize("name", ["sort", "max", "median"])
+def test_whole_steps_whose_gradients_are_made_by_size(name, make, capfd):
+    """Numbers of steps are worked out while tracing, beside zeros whose size is not known yet."""
+
+    def trained(compile_with):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(6, 6)
+        optimizer = make(layer.parameters(), foreach=True)
+
+        @compile_with
+        def step(x):
+            optimizer.zero_grad()
+            loss = getattr(layer(x), name)(1)[0].square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        losses = [step(torch.randn(n, n + 1, 6)) for n in (3, 4, 5, 6, 7)]
+        return losses, list(layer.parameters())
+
+    (losses, parameters), (wanted, of_eager) = trained(braze.compile), trained(lambda step: step)
+    torch.testing.assert_close(losses, wanted)
+    torch.testing.assert_close(parameters, of_eager, rtol=1e-4, atol=1e-5)
+    assert "internal error" not in capfd.readouterr().err
