@@ -25,8 +25,9 @@ class Narrower {
       : program_(program), dtype_(program.buffers.size()), stays_(needed_at_end(program, aliases)) {
     for (size_t i = 0; i < program.buffers.size(); ++i) {
       const loop::Buffer& buffer = program.buffers[i];
+      // With another's memory a buffer is of that one's dtype: both stay.
       if (buffer.kind != loop::Buffer::Kind::kComputed)
-        stays_[aliases.root(static_cast<int>(i))] = true;
+        stays_[i] = stays_[aliases.root(static_cast<int>(i))] = true;
     }
     for (const loop::Item& item : program.items) {
       if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item)) {

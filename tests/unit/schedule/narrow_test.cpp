@@ -100,5 +100,33 @@ TEST(NarrowStores, NotWhatAccumulates) {
   EXPECT_EQ(handed.program.buffers[1].type.dtype, DType::kFloat32);
 }
 
+// A view that an extern call gives, and one of the lowering's, have the dtype of their memory.
+TEST(NarrowStores, NotViewsOfOthersMemory) {
+  for (const auto kind : {loop::Buffer::Kind::kExtern, loop::Buffer::Kind::kView}) {
+    Handed handed(kStores,
+                  " store(b1, o0, 2:f32)\n"
+                  " store(b2, o0, bf16(load(b0, o0)))");
+    loop::Program& program = handed.program;
+    loop::Buffer view = program.buffers[1];
+    view.kind = kind;
+    if (kind == loop::Buffer::Kind::kView) {
+      view.base = 1;
+    } else {
+      loop::ExternCall call{.op = "aten.view", .effects = {.results_alias = {0}}};
+      call.args = {1};
+      call.results = {4};
+      program.items.insert(program.items.begin() + 1, call);
+    }
+    program.buffers.push_back(view);
+    auto& reads = std::get<loop::ScheduledKernel>(program.items.back()).kernel;
+    reads.params[0].buffer = 4;
+    narrow_stores(program, Aliases(program));
+    loop::verify(program);
+    for (const int buffer : {1, 4})
+      EXPECT_EQ(program.buffers[buffer].type.dtype, DType::kFloat32) << loop::to_string(program);
+    EXPECT_EQ(reads.params[0].dtype, DType::kFloat32);
+  }
+}
+
 }  // namespace
 }  // namespace braze::schedule
