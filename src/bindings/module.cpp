@@ -14,6 +14,7 @@
 #include "runtime/random_operator.h"
 #include "target/isa.h"
 #include "toolchain/toolchain.h"
+#include "trace/ctc_loss.h"
 #include "trace/flex_attention.h"
 #include "trace/tracer.h"
 
@@ -72,6 +73,7 @@ PYBIND11_MODULE(_C, module) {
   braze::runtime::register_place_sum_operator();
   braze::runtime::register_flex_attention_kernels();
   braze::trace::register_flex_attention_operators();
+  braze::trace::register_ctc_loss_operators();
   braze::runtime::register_random_operator();
   if (!braze::capture::initialize()) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();

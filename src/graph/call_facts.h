@@ -23,7 +23,7 @@ enum CallFact : uint32_t {
   kNamesOtherDims = 1 << 8,        // its dimensions may be named twice, or not be there yet
   kTakesMasks = 1 << 9,            // argument 1 is a list of indices, any of which may be a mask
   kPuts = 1 << 10,                 // argument 2 is put at the places that argument 1 names
-  kTakesCpuIndices = 1 << 11,      // its indices may be on the CPU, wherever argument 0 is
+  kTakesCpuIndices = 1 << 11,      // its indices or lengths may be on the CPU, argument 0 elsewhere
   kMovesBetweenDevices = 1 << 12,  // argument 1 is copied to the device of argument 0
   kChooses = 1 << 13,       // arguments 1 and 2 become elements; a number in their place as well
   kFills = 1 << 14,         // elements become the number in its last argument

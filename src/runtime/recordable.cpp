@@ -20,7 +20,7 @@ constexpr std::string_view kWaiting[] = {
     "aten.svd",         "aten._lu_with_info", "aten.inverse",
     "aten.multinomial", "aten.histc",         "aten._ctc_loss",
     "aten.lstsq",       "aten._cudnn_ctc",    "aten.repeat_interleave",
-    "aten._unique",
+    "aten._unique",     "braze.ctc_loss",
 };
 
 bool is_of_pytorch(std::string_view op) {

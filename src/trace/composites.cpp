@@ -127,6 +127,7 @@ std::string register_composites() {
   register_quantiles(operators);
   register_symbolic_composites(operators);
   register_draws(operators);
+  register_ctc_loss(operators);
   return "";
 }
 

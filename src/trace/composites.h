@@ -1,7 +1,8 @@
 // Composite operators that are not left to PyTorch's own kernels where sizes are symbols: those
 // would make numbers of them. Attention loses a mask that hides nothing. `matmul` is decomposed
 // here; recurrent layers are recorded as they are. So are quantiles, whose kernel looks into memory
-// in some versions of PyTorch. A few that only ask for sizes as numbers are written with symbols
+// in some versions of PyTorch, and the CTC loss, whose kernel keeps what has a size that depends on
+// data (ctc_loss.h). A few that only ask for sizes as numbers are written with symbols
 // (symbolic_composites.cpp). Draws into a tensor that is not contiguous become draws into one
 // that is.
 #pragma once
@@ -29,5 +30,7 @@ void register_quantiles(torch::Library& operators);
 void register_symbolic_composites(torch::Library& operators);
 // draws.cpp
 void register_draws(torch::Library& operators);
+// ctc_loss.cpp
+void register_ctc_loss(torch::Library& operators);
 
 }  // namespace braze::trace

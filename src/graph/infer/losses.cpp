@@ -150,6 +150,19 @@ bool nll_loss2d_backward(const InferCall& call) {
   return call.give_like(self, self.dtype);
 }
 
+// log_probs, ...; trace/ctc_loss.h
+bool ctc_loss(const InferCall& call) {
+  const TensorType& log_probs = call.tensor(0);
+  if (log_probs.rank() != 3) return false;  // an error
+  return call.give_fresh({log_probs.sizes[1]}, log_probs.dtype, log_probs.device);
+}
+
+// tangent, log_probs, ...
+bool ctc_loss_backward(const InferCall& call) {
+  const TensorType& log_probs = call.tensor(1);
+  return call.give_fresh(log_probs.sizes, log_probs.dtype, log_probs.device);
+}
+
 constexpr InferEntry kLossesRules[] = {
     {"aten.mse_loss", elementwise_loss, InferUse::kAlways},
     {"aten.smooth_l1_loss", elementwise_loss, InferUse::kAlways},
@@ -165,6 +178,8 @@ constexpr InferEntry kLossesRules[] = {
     {"aten.nll_loss_backward", nll_loss_backward, InferUse::kAlways},
     {"aten.nll_loss2d_forward", nll_loss2d, InferUse::kAlways},
     {"aten.nll_loss2d_backward", nll_loss2d_backward, InferUse::kAlways},
+    {"braze.ctc_loss", ctc_loss, InferUse::kAlways},
+    {"braze.ctc_loss_backward", ctc_loss_backward, InferUse::kAlways},
 };
 
 }  // namespace
