@@ -16,6 +16,7 @@
 #include "capture/frames/subject.h"
 #include "capture/known.h"
 #include "capture/objects/attributes.h"
+#include "capture/objects/class_statements.h"
 #include "capture/objects/displays.h"
 #include "capture/objects/items.h"
 #include "capture/objects/iteration.h"
@@ -102,6 +103,7 @@ Tracked call(TraceContext& trace, const Tracked& callable, Tracked* args, size_t
   if (trace.recording.has_symbols())
     if (Tracked done; call_with_symbols(trace, callable, args, count, kwnames, done)) return done;
   if (PyType_Check(f)) return call_type(trace, callable, args, count, kwnames);
+  if (PyObject* cls = whose_subclasses(f, args, count)) return subclasses(trace, cls);
   if (PyCFunction_Check(f)) return call_builtin(trace, callable, args, count, kwnames);
   size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) {

@@ -26,6 +26,48 @@ void note_class(TraceContext& trace, PyObject* made) {
   trace.made_class = true;
 }
 
+// What `type` has, which a metaclass may not.
+static PyObject* subclasses_method() {
+  static PyObject* const method =
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__");
+  return method;
+}
+
+PyObject* whose_subclasses(PyObject* callable, const Tracked* args, size_t count) {
+  PyObject* const method = subclasses_method();
+  if (callable == method)
+    return count == 1 && PyType_Check(args[0].get()) ? args[0].get() : nullptr;
+  if (count != 0 || !PyCFunction_Check(callable)) return nullptr;
+  const auto* bound = reinterpret_cast<PyCFunctionObject*>(callable);
+  return bound->m_ml == reinterpret_cast<PyMethodDescrObject*>(method)->d_method ? bound->m_self
+                                                                                 : nullptr;
+}
+
+// A guard compares tuples, not lists.
+static PyObject* tuple_of_subclasses(PyObject* cls, PyObject*) {
+  const Ref list = Ref::steal(PyObject_CallOneArg(subclasses_method(), cls));
+  return list ? PyList_AsTuple(list.get()) : nullptr;
+}
+
+Tracked subclasses(TraceContext& trace, PyObject* cls) {
+  if (trace.made_class)
+    return trace.refuse(BreakKind::kNativeCall,
+                        "the subclasses of a class, where the traced code makes classes");
+  static PyMethodDef read = {"__subclasses__", tuple_of_subclasses, METH_NOARGS, nullptr};
+  const Ref reads = Ref::steal(PyCFunction_New(&read, cls));
+  const Ref found = Ref::steal(reads ? PyObject_CallNoArgs(reads.get()) : nullptr);
+  Ref list = Ref::steal(found ? PySequence_List(found.get()) : nullptr);
+  if (!list) return {};
+  trace.guards.add(GuardKind::kValue,
+                   trace.guards.source(SourceKind::kNative, nullptr, reads.get()), found.get());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found.get()); ++i) {
+    PyObject* one = PyTuple_GET_ITEM(found.get(), i);
+    if (!trace.world.source_of(one)) trace.world.set_origin(one, trace.guards.pinned(one));
+  }
+  trace.world.hold(Ref::borrow(found.get()));
+  return result_of_native(trace, std::move(list));
+}
+
 // What the namespace of the class body has for `name`; empty, with nothing pending, if nothing.
 static Tracked name_in(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* names = frame.names.get();
