@@ -82,6 +82,7 @@ bool initialize_known() {
       look_up_type("collections", "OrderedDict", k.ordered_dict) &&
       look_up_type("collections", "deque", k.deque) &&
       look_up_type("collections", "defaultdict", k.defaultdict) &&
+      look_up_type("collections", "Counter", k.counter) &&
       look_up_type("enum", "Enum", k.enum_type) &&
       look_up_type("contextvars", "ContextVar", k.context_var) &&
       look_up_type("types", "GeneratorType", k.generator) &&

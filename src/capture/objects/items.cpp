@@ -47,6 +47,8 @@ Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given
     key = Tracked::borrow(trace.world.real_of(key.get()), key.source);
   }
   PyObject* original = object.get();
+  if (PyObject* appended = trace.world.grown.item(original, key.get()))
+    return trace.world.wrap(appended);
   PyObject* used = trace.world.effective(original);
   const Source* source = used == original ? trace.world.source_of(object) : nullptr;
   PyTypeObject* type = Py_TYPE(used);

@@ -12,6 +12,17 @@ bool GrownLists::contain(PyObject* list) const {
   return std::ranges::any_of(grown_, [&](const Grown& one) { return one.list.get() == list; });
 }
 
+PyObject* GrownLists::item(PyObject* list, PyObject* index) const {
+  if (grown_.empty() || !PyList_CheckExact(list) || !PyLong_CheckExact(index)) return nullptr;
+  const auto found =
+      std::ranges::find(grown_, list, [](const Grown& one) { return one.list.get(); });
+  int overflow = 0;
+  const long long place = PyLong_AsLongLongAndOverflow(index, &overflow);
+  if (found == grown_.end() || overflow || place >= 0) return nullptr;
+  const auto count = static_cast<long long>(found->items.size());
+  return place >= -count ? found->items[count + place].get() : nullptr;
+}
+
 void GrownLists::read(World& world, PyObject* list) const {
   if (!contain(list) || world.shadow(list)) return;
   if (!world.breaks().begun())

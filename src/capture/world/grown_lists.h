@@ -1,5 +1,6 @@
-// Plain lists and deques from outside that the traced code has appended to and read nothing of: how
-// long they are does not matter. Once something is read, they get a shadow like others.
+// Plain lists and deques from outside that the traced code has appended to and of which it has read
+// nothing, or of lists what it has appended: how long they are does not matter. Once something else
+// is read, they get a shadow like others.
 #pragma once
 
 #include <vector>
@@ -19,6 +20,9 @@ class GrownLists {
   const std::vector<Grown>& all() const { return grown_; }
   bool any() const { return !grown_.empty(); }
   bool contain(PyObject* list) const;
+  // What a list of these has at that index, a negative one; null where it may not be among what was
+  // appended. A deque may have let go of it.
+  PyObject* item(PyObject* list, PyObject* index) const;
   // So far, whatever has become of the lists.
   size_t appended() const { return appended_; }
   // False: it has a shadow, came without a source, or is none of these.

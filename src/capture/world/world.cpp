@@ -9,6 +9,19 @@
 
 namespace braze::capture {
 
+namespace {
+
+// Numbers that vary may stand in the copies of these, which C code takes out as it finds them.
+bool may_hold_symbols(PyObject* container) {
+  if (PyDict_CheckExact(container) || PyList_CheckExact(container) || PyTuple_CheckExact(container))
+    return true;
+  const Known& k = known();
+  return is_type_of(container, k.ordered_dict) || is_type_of(container, k.defaultdict) ||
+         is_type_of(container, k.counter);
+}
+
+}  // namespace
+
 World::World(Breaks& breaks, Recording& recording, TraceGuards& guards, const DynamicSizes* dynamic)
     : breaks_(breaks),
       recording_(recording),
@@ -294,9 +307,7 @@ bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symb
   bool& is_read = all_read_[container];
   if (is_read) return true;
   is_read = true;
-  if (!PyDict_CheckExact(container) && !PyList_CheckExact(container) &&
-      !PyTuple_CheckExact(container))
-    symbols = nullptr;
+  if (!may_hold_symbols(container)) symbols = nullptr;
   const auto read_item = [&](PyObject* key, PyObject* value, const Source* source) {
     Tracked item = read(value, source, symbols != nullptr);
     if (item && symbols && is_symbolic(item.get())) {
@@ -368,8 +379,8 @@ Ref read_items(World& world, PyObject* container) {
   std::vector<std::pair<Ref, Ref>> symbols;
   if (!world.read_all(container, &symbols)) return {};
   if (symbols.empty()) return Ref::borrow(world.effective(container));
-  Ref copy = PyDict_CheckExact(container) ? Ref::steal(PyDict_Copy(container))
-                                          : Ref::steal(PySequence_List(container));
+  Ref copy =
+      PyDict_Check(container) ? copy_container(container) : Ref::steal(PySequence_List(container));
   for (const auto& [key, symbol] : symbols)
     if (!copy || PyObject_SetItem(copy.get(), key.get(), symbol.get()) < 0) return {};
   return PyTuple_CheckExact(container) ? Ref::steal(PyList_AsTuple(copy.get())) : copy;

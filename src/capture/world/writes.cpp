@@ -41,21 +41,6 @@ Ref copy_subclass(PyObject* original, PyTypeObject* base) {
   return copy;
 }
 
-Ref copy_container(PyObject* original) {
-  const Known& k = known();
-  if (PyList_CheckExact(original)) return Ref::steal(PySequence_List(original));
-  if (PyDict_CheckExact(original)) return Ref::steal(PyDict_Copy(original));
-  if (is_type_of(original, k.ordered_dict) || is_type_of(original, k.deque) ||
-      is_type_of(original, k.defaultdict) || is_type_of(original, &PyByteArray_Type))
-    return Ref::steal(PyObject_CallMethodNoArgs(original, names().copy));
-  if (PyObject_TypeCheck(original, k.ordered_dict)) return copy_subclass(original, k.ordered_dict);
-  if (PyObject_TypeCheck(original, k.defaultdict)) return {};
-  if (PyDict_Check(original)) return copy_subclass(original, &PyDict_Type);
-  if (PyList_Check(original)) return copy_subclass(original, &PyList_Type);
-  if (PySet_Check(original)) return copy_subclass(original, &PySet_Type);
-  return {};
-}
-
 bool is_output_module(PyObject* name) {
   if (!name || !PyUnicode_Check(name)) return false;
   const std::string_view text = cpython::utf8_of(name);
@@ -77,6 +62,21 @@ bool steers_output(PyObject* owner) {
 }
 
 }  // namespace
+
+Ref copy_container(PyObject* original) {
+  const Known& k = known();
+  if (PyList_CheckExact(original)) return Ref::steal(PySequence_List(original));
+  if (PyDict_CheckExact(original)) return Ref::steal(PyDict_Copy(original));
+  if (is_type_of(original, k.ordered_dict) || is_type_of(original, k.deque) ||
+      is_type_of(original, k.defaultdict) || is_type_of(original, &PyByteArray_Type))
+    return Ref::steal(PyObject_CallMethodNoArgs(original, names().copy));
+  if (PyObject_TypeCheck(original, k.ordered_dict)) return copy_subclass(original, k.ordered_dict);
+  if (PyObject_TypeCheck(original, k.defaultdict)) return {};
+  if (PyDict_Check(original)) return copy_subclass(original, &PyDict_Type);
+  if (PyList_Check(original)) return copy_subclass(original, &PyList_Type);
+  if (PySet_Check(original)) return copy_subclass(original, &PySet_Type);
+  return {};
+}
 
 // --- Writing ------------------------------------------------------------------------------------
 
