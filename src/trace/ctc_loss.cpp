@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <limits>
 #include <tuple>
 #include <vector>
@@ -33,42 +34,55 @@ std::vector<int64_t> lengths_of(const Tensor& lengths) {
   return {first, first + numbers.numel()};
 }
 
-std::tuple<Tensor, Tensor> losses_and_paths(const Tensor& log_probs, const Tensor& targets,
-                                            const Tensor& input_lengths,
-                                            const Tensor& target_lengths, int64_t blank,
-                                            bool zero_infinity) {
-  return at::_ctc_loss(log_probs, targets, lengths_of(input_lengths), lengths_of(target_lengths),
-                       blank, zero_infinity);
+using Pair = std::tuple<Tensor, Tensor>;
+
+// A place before, between and behind each two of `labels`.
+c10::SymInt places_of(const c10::SymInt& labels) { return labels * 2 + 1; }
+
+// Of rows of targets, with room for the longest that there may be.
+Pair losses(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+            const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
+  auto [found, paths] = at::_ctc_loss(log_probs, targets, lengths_of(input_lengths),
+                                      lengths_of(target_lengths), blank, zero_infinity);
+  if (targets.dim() != 2) return {found, at::empty({0}, log_probs.options())};
+  const int64_t places = places_of(targets.size(1)).expect_int();
+  if (paths.size(2) == places) return {found, paths};
+  Tensor wide = at::empty({paths.size(0), paths.size(1), places}, paths.options());
+  wide.narrow(2, 0, paths.size(2)).copy_(paths);
+  return {found, wide};
 }
 
-Tensor losses(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-              const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
-  return std::get<0>(
-      losses_and_paths(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity));
-}
-
-Tensor losses_meta(const Tensor& log_probs, const Tensor&, const Tensor&, const Tensor&, int64_t,
-                   bool) {
+Pair losses_meta(const Tensor& log_probs, const Tensor& targets, const Tensor&, const Tensor&,
+                 int64_t, bool) {
   TORCH_CHECK(log_probs.dim() == 3, "braze::ctc_loss: log_probs of ", log_probs.dim(),
               " dimensions");
-  return at::empty_symint({log_probs.sym_size(1)}, log_probs.options());
+  const c10::SymInt steps = log_probs.sym_size(0), batch = log_probs.sym_size(1);
+  const Tensor paths =
+      targets.dim() == 2
+          ? at::empty_symint({batch, steps, places_of(targets.sym_size(1))}, log_probs.options())
+          : at::empty({0}, log_probs.options());
+  return {at::empty_symint({batch}, log_probs.options()), paths};
 }
 
 Tensor gradient(const Tensor& tangent, const Tensor& log_probs, const Tensor& targets,
                 const Tensor& input_lengths, const Tensor& target_lengths, const Tensor& found,
-                int64_t blank, bool zero_infinity) {
-  Tensor paths;
-  {
+                const Tensor& given_paths, int64_t blank, bool zero_infinity) {
+  const std::vector<int64_t> inputs = lengths_of(input_lengths),
+                             labels = lengths_of(target_lengths);
+  Tensor paths = given_paths;
+  if (targets.dim() == 2 && !labels.empty()) {
+    const int64_t longest = *std::ranges::max_element(labels);
+    paths = paths.narrow(2, 0, places_of(longest).expect_int());
+  } else {
     const at::NoGradGuard no_grad;
-    paths = std::get<1>(
-        losses_and_paths(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity));
+    paths = std::get<1>(at::_ctc_loss(log_probs, targets, inputs, labels, blank, zero_infinity));
   }
-  return at::_ctc_loss_backward(tangent, log_probs, targets, lengths_of(input_lengths),
-                                lengths_of(target_lengths), found, paths, blank, zero_infinity);
+  return at::_ctc_loss_backward(tangent, log_probs, targets, inputs, labels, found, paths, blank,
+                                zero_infinity);
 }
 
 Tensor gradient_meta(const Tensor&, const Tensor& log_probs, const Tensor&, const Tensor&,
-                     const Tensor&, const Tensor&, int64_t, bool) {
+                     const Tensor&, const Tensor&, const Tensor&, int64_t, bool) {
   return at::empty_symint(log_probs.sym_sizes(), log_probs.options());
 }
 
@@ -79,27 +93,28 @@ const auto& operator_of(const char* name) {
   return found;
 }
 
-Tensor call_losses(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                   const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
+Pair call_losses(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
   return operator_of<decltype(losses)>("braze::ctc_loss")
       .call(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
 }
 
 class CtcLoss : public torch::autograd::Function<CtcLoss> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& log_probs,
-                        const Tensor& targets, const Tensor& input_lengths,
-                        const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
-    const Tensor found = [&] {
+  static Tensors forward(torch::autograd::AutogradContext* context, const Tensor& log_probs,
+                         const Tensor& targets, const Tensor& input_lengths,
+                         const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
+    const auto [found, paths] = [&] {
       const at::AutoDispatchBelowADInplaceOrView below;
       // The result has a history, which a trace would not see with this off, as it is here.
       const at::AutoGradMode mode(true);
       return call_losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
     }();
-    context->save_for_backward({log_probs, targets, input_lengths, target_lengths, found});
+    context->save_for_backward({log_probs, targets, input_lengths, target_lengths, found, paths});
+    context->mark_non_differentiable({paths});
     context->saved_data["blank"] = blank;
     context->saved_data["zero_infinity"] = zero_infinity;
-    return found;
+    return {found, paths};
   }
 
   static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& tangents) {
@@ -107,28 +122,44 @@ class CtcLoss : public torch::autograd::Function<CtcLoss> {
     const Tensor of_log_probs =
         operator_of<decltype(gradient)>("braze::ctc_loss_backward")
             .call(tangents.at(0), saved.at(0), saved.at(1), saved.at(2), saved.at(3), saved.at(4),
-                  context->saved_data["blank"].toInt(),
+                  saved.at(5), context->saved_data["blank"].toInt(),
                   context->saved_data["zero_infinity"].toBool());
     return {of_log_probs, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
-Tensor losses_with_gradient(const Tensor& log_probs, const Tensor& targets,
-                            const Tensor& input_lengths, const Tensor& target_lengths,
-                            int64_t blank, bool zero_infinity) {
-  return CtcLoss::apply(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+Pair losses_with_gradient(const Tensor& log_probs, const Tensor& targets,
+                          const Tensor& input_lengths, const Tensor& target_lengths, int64_t blank,
+                          bool zero_infinity) {
+  const Tensors found =
+      CtcLoss::apply(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+  return {found.at(0), found.at(1)};
+}
+
+// Of lengths as tensors, which a trace does not look into.
+Tensor pytorchs_gradient(const Tensor& tangent, const Tensor& log_probs, const Tensor& targets,
+                         const Tensor& input_lengths, const Tensor& target_lengths,
+                         const Tensor& found, int64_t blank, bool zero_infinity) {
+  const Tensor paths = [&] {
+    const at::NoGradGuard no_grad;
+    return std::get<1>(
+        at::_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity));
+  }();
+  return at::_ctc_loss_backward(tangent, log_probs, targets, input_lengths, target_lengths, found,
+                                paths, blank, zero_infinity);
 }
 
 // With a gradient of its own it is PyTorch's, whose node says that it has none.
 Tensor gradient_with_gradient(const Tensor& tangent, const Tensor& log_probs, const Tensor& targets,
                               const Tensor& input_lengths, const Tensor& target_lengths,
-                              const Tensor& found, int64_t blank, bool zero_infinity) {
+                              const Tensor& found, const Tensor& paths, int64_t blank,
+                              bool zero_infinity) {
   if (at::GradMode::is_enabled() && (tangent.requires_grad() || log_probs.requires_grad()))
-    return gradient(tangent, log_probs, targets, input_lengths, target_lengths, found, blank,
-                    zero_infinity);
+    return pytorchs_gradient(tangent, log_probs, targets, input_lengths, target_lengths, found,
+                             blank, zero_infinity);
   const at::AutoDispatchBelowADInplaceOrView below;
   return operator_of<decltype(gradient)>("braze::ctc_loss_backward")
-      .call(tangent, log_probs, targets, input_lengths, target_lengths, found, blank,
+      .call(tangent, log_probs, targets, input_lengths, target_lengths, found, paths, blank,
             zero_infinity);
 }
 
@@ -145,9 +176,11 @@ bool is_usual(const Tensor& log_probs, const Tensor& targets) {
 Tensor reduced(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                const Tensor& target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
   const bool is_batched = log_probs.dim() == 3;
-  Tensor found = call_losses(is_batched ? log_probs : log_probs.unsqueeze(1),
-                             targets.to(log_probs.device(), at::kLong), input_lengths,
-                             target_lengths, blank, zero_infinity);
+  const Tensor labels = targets.to(log_probs.device(), at::kLong);
+  Tensor found =
+      std::get<0>(call_losses(is_batched ? log_probs : log_probs.unsqueeze(1),
+                              is_batched || labels.dim() != 1 ? labels : labels.unsqueeze(0),
+                              input_lengths, target_lengths, blank, zero_infinity));
   if (zero_infinity)
     found = at::where(found.eq(std::numeric_limits<double>::infinity()),
                       at::zeros({}, found.options()), found);
@@ -204,10 +237,10 @@ void register_ctc_loss_operators() {
                                   __LINE__);
     library.def(
         "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
-        "int blank, bool zero_infinity) -> Tensor");
+        "int blank, bool zero_infinity) -> (Tensor, Tensor)");
     library.def(
         "ctc_loss_backward(Tensor tangent, Tensor log_probs, Tensor targets, "
-        "Tensor input_lengths, Tensor target_lengths, Tensor losses, int blank, "
+        "Tensor input_lengths, Tensor target_lengths, Tensor losses, Tensor paths, int blank, "
         "bool zero_infinity) -> Tensor");
     const auto add = [](const char* name, c10::DispatchKey key, auto* function) {
       library.impl(name, torch::dispatch(key, function));

@@ -150,11 +150,15 @@ bool nll_loss2d_backward(const InferCall& call) {
   return call.give_like(self, self.dtype);
 }
 
-// log_probs, ...; trace/ctc_loss.h
+// log_probs, targets, ...; trace/ctc_loss.h
 bool ctc_loss(const InferCall& call) {
-  const TensorType& log_probs = call.tensor(0);
+  const TensorType &log_probs = call.tensor(0), &targets = call.tensor(1);
   if (log_probs.rank() != 3) return false;  // an error
-  return call.give_fresh({log_probs.sizes[1]}, log_probs.dtype, log_probs.device);
+  sym::Dims paths = {0};
+  if (targets.rank() == 2)
+    paths = {log_probs.sizes[1], log_probs.sizes[0], targets.sizes[1] * 2 + 1};
+  return call.give_fresh({log_probs.sizes[1]}, log_probs.dtype, log_probs.device) &&
+         call.give_fresh(std::move(paths), log_probs.dtype, log_probs.device);
 }
 
 // tangent, log_probs, ...

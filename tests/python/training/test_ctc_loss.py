@@ -1,4 +1,4 @@
-"""`F.ctc_loss`: an operator that keeps nothing whose size depends on data (src/trace/ctc_loss.h)."""
+"""`F.ctc_loss`: what it keeps has a size that does not depend on data (src/trace/ctc_loss.h)."""
 
 import braze
 import pytest
