@@ -114,7 +114,10 @@ double bound_of(const Value* x, double number) {
 }
 
 // dy outside of -lambda and lambda, and zero on them and for NaN, as eager's vectors have it.
+// Halves are compared with a bound that is rounded to theirs, unlike in the forward.
 Value* shrink(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  Value* given = graph::tensor_arg(node, 1);
+  if (graph::is_half(given->type().dtype)) x = given;
   const double bound = bound_of(x, graph::double_arg(node, 2));
   Value* outside = emit(OpKind::klogical_or, {emit(OpKind::klt_Scalar, {x, -bound}),
                                               emit(OpKind::kgt_Scalar, {x, bound})});
@@ -205,7 +208,7 @@ Value* activation(Emitter& emit, const Node& node, Value* dy, Value* x) {
   }
 }
 
-// x <= threshold ? 0 : dy, for integers too
+// x <= threshold ? 0 : dy, for integers too; halves on CPUs in single precision, as in the forward
 Replacement threshold_backward(Emitter& emit, const Node& node) {
   const TensorType& type = node.result()->type();
   for (const int i : {0, 1})
@@ -217,7 +220,9 @@ Replacement threshold_backward(Emitter& emit, const Node& node) {
   if (!is_float && graph::scalar_kind(node.args()[2]) == graph::DTypeKind::kFloat) return {};
   Value* zero = emit.full(graph::make_type(type.dtype, {}, type.device),
                           is_float ? Argument(0.0) : Argument(Int(0)));
-  Value* low = emit(OpKind::kle_Scalar, {graph::tensor_arg(node, 1), node.args()[2]});
+  Value* x = graph::tensor_arg(node, 1);
+  if (type.device.type == graph::Device::Type::kCPU) x = in_compute_dtype(emit, x);
+  Value* low = emit(OpKind::kle_Scalar, {x, node.args()[2]});
   return {emit.where(low, zero, graph::tensor_arg(node, 0))};
 }
 

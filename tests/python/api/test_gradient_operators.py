@@ -3,6 +3,7 @@
 import braze
 import pytest
 import torch
+import torch.nn.functional as F
 from accuracy import assert_accurate
 from support import outcome, same
 
@@ -289,3 +290,17 @@ def test_sizes_that_vary():
             args = torch.randn(rows, classes), torch.randn(rows, classes)
             args += (torch.randint(0, classes, (rows,)),)
             same(compiled(*args), function(*args), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("bound", [0.1, 0.3, 0.7, 0.2])
+def test_halves_on_a_bound_that_they_do_not_have(bound, dtype):
+    """The forward compares in single precision, gradients of both shrinks with a rounded bound."""
+    x = torch.tensor([bound, -bound, 2 * bound, 0.99 * bound] * 8, dtype=dtype)
+    dy = torch.ones_like(x)
+    for name in ("hardshrink", "softshrink", "threshold"):
+        function = getattr(aten, name + "_backward")
+        compare(lambda dy, x, function=function: function(dy, x, bound), dy, x)
+    for function in (F.hardshrink, F.softshrink):
+        compare(lambda x, function=function: function(x, bound), x)
+    compare(lambda x: F.threshold(x, bound, 2.0), x)
