@@ -1,5 +1,6 @@
 #include "trace/replay.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "pytorch/boxed_arguments.h"
 #include "pytorch/nodes.h"
 #include "pytorch/operators.h"
+#include "trace/fake_tensor.h"
 #include "trace/tracer.h"
 
 namespace braze::trace {
@@ -27,6 +29,16 @@ void check_metadata(const graph::Node& node, const graph::TensorType& traced,
               graph::to_string(got));
 }
 
+// `value` with that history, by operators, which a trace of the replay sees: a node of autograd
+// alone would be none to whoever differentiates what was traced.
+at::Tensor written_over(const at::Tensor& history, const at::Tensor& value) {
+  at::Tensor made = at::empty_like(value);
+  made.copy_(history);
+  const at::NoGradGuard hidden;
+  made.copy_(value);
+  return made;
+}
+
 void run_node(const graph::Node& node, ValueTensors& values, std::span<const int64_t> symbols,
               bool check) {
   if (node.op().kind == graph::OpKind::kcopy) {  // autograd knows the in-place op alone
@@ -38,8 +50,27 @@ void run_node(const graph::Node& node, ValueTensors& values, std::span<const int
     return;
   }
   if (node.op().name == graph::kWithHistory) {
-    const auto operands = node.operands();
-    values[node.result()] = pytorch::with_history(values.at(operands[0]), values.at(operands[1]));
+    const at::Tensor& value = values.at(node.operands()[0]);
+    const at::Tensor& history = values.at(node.operands()[1]);
+    values[node.result()] =
+        as_fake(value) ? written_over(history, value) : pytorch::with_history(value, history);
+    return;
+  }
+  if (node.op().kind == graph::OpKind::kslice_scatter &&
+      values.at(node.operands()[0]).is_complex()) {
+    // PyTorch's operator has no gradient for these, what is written in place has.
+    const auto number = [&](int i, int64_t otherwise) {
+      const auto* given = static_cast<size_t>(i) < node.args().size()
+                              ? std::get_if<sym::Int>(&node.args()[i])
+                              : nullptr;
+      return given ? sym::evaluate(*given, symbols) : otherwise;
+    };
+    const at::Tensor made = values.at(node.operands()[0]).clone();
+    constexpr int kDim = 2, kStart = 3, kEnd = 4, kStep = 5;
+    const int64_t dim = number(kDim, 0);
+    made.slice(dim, number(kStart, 0), number(kEnd, made.size(dim)), number(kStep, 1))
+        .copy_(values.at(node.operands()[1]));
+    values[node.result()] = made;
     return;
   }
   if (node.op().kind == graph::OpKind::kas_strided_scatter &&
