@@ -94,3 +94,22 @@ def test_orders(f, whole):
             found = compiled(x) if whole else gradients(compiled, x, 3)
             for got, gradient in zip(found, wanted, strict=True):
                 torch.testing.assert_close(got, gradient, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.view_as_real(x.to(torch.complex64)).pow(3).sum(),
+        lambda x: x.to(torch.complex64).real.pow(3).sum(),
+        lambda x: (x * 1j).imag.float().pow(3).sum(),
+    ],
+)
+def test_complex_numbers_of_another_width(f):
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for got, gradient in zip(
+            gradients(braze.compile(f), x, 2), gradients(f, x, 2), strict=True
+        ):
+            torch.testing.assert_close(got, gradient, rtol=1e-5, atol=1e-6)
