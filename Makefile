@@ -14,7 +14,9 @@ UNITY ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # Each takes two to four gigabytes of memory.
 TEST_JOBS ?= $(shell expr $(JOBS) '>' 8 > /dev/null && echo 8 || echo $(JOBS))
-PYTEST = $(RUN) -m pytest -q -n $(TEST_JOBS)
+# Processes share the cores: threads that wait for work leave them to others.
+SHARING = OMP_WAIT_POLICY=PASSIVE
+PYTEST = $(SHARING) $(RUN) -m pytest -q -n $(TEST_JOBS)
 CPP_SOURCES = $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/unit/*.cpp' 'tests/unit/*.h' 'tests/hooks/*.cpp' 'tests/hooks/*.h')
 INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python tests/hooks -type f -not -name '*.py' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
@@ -65,7 +67,7 @@ demo: build
 test: check ruff triton test-cpp
 	$(PYTEST) --dist loadfile tests/tools tests/python
 	$(PYTEST) tests/operators
-	$(RUN) tests/public/run.py --quick -j $(JOBS)
+	$(SHARING) $(RUN) tests/public/run.py --quick -j $(JOBS)
 	$(MAKE) test-cpython
 
 ruff: $(VENV)/.requirements
@@ -86,7 +88,7 @@ test-python: build
 # CPython's own tests of lists, generators, exceptions, classes ..., their functions compiled.
 test-cpython: build
 	sh tools/install_cpython_tests.sh $(RUN)
-	$(RUN) tests/cpython_suite/run.py
+	$(SHARING) $(RUN) tests/cpython_suite/run.py
 
 # Public functions of PyTorch and of libraries, eager against compiled; docs/fidelity.md anew.
 $(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements

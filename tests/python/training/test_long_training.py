@@ -46,6 +46,20 @@ def batch(size, seed=0):
     return x, torch.randn(size, 4, generator=generator)
 
 
+def learn(loss, optimizer):
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+@torch.no_grad()
+def descend(module):
+    for parameter in module.parameters():
+        parameter -= 1e-3 * parameter.grad
+        parameter.grad = None
+
+
 def of_module(compile_with, **settings):
     module = Net(**settings)
     call = compile_with(module)
@@ -53,11 +67,7 @@ def of_module(compile_with, **settings):
 
     def step(i):
         x, wanted = batch(8)
-        loss = F.mse_loss(call(x), wanted)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
+        return learn(F.mse_loss(call(x), wanted), optimizer)
 
     return module, step
 
@@ -85,11 +95,7 @@ def of_sizes_that_vary(compile_with):
 
     def step(i):
         x, wanted = batch(2 + i % 13)
-        loss = F.mse_loss(call(x), wanted)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
+        return learn(F.mse_loss(call(x), wanted), optimizer)
 
     return module, step
 
@@ -105,10 +111,7 @@ def of_second_order(compile_with):
         result = call(x)
         (slope,) = torch.autograd.grad(result.sum(), x, create_graph=True)
         loss = F.mse_loss(result, wanted) + slope.square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
+        return learn(loss, optimizer)
 
     return module, step
 
@@ -127,10 +130,7 @@ def of_hooks(compile_with):
         loss.backward()
         if handle:
             handle.remove()
-        with torch.no_grad():
-            for parameter in module.parameters():
-                parameter -= 1e-3 * parameter.grad
-                parameter.grad = None
+        descend(module)
         return loss
 
     return module, step
@@ -147,10 +147,7 @@ def of_forwards(compile_with):
         loss = F.mse_loss(result, wanted)
         if i % 10 == 0:
             loss.backward()
-            with torch.no_grad():
-                for parameter in module.parameters():
-                    parameter -= 1e-3 * parameter.grad
-                    parameter.grad = None
+            descend(module)
         return loss
 
     return module, step
