@@ -45,27 +45,30 @@ Tensor product_of_others(const Tensor& x, int64_t dim) {
 }
 
 // With one zero among what is multiplied, only that has a gradient, which others have a part in: a
-// gradient that is differentiated itself is that of all factors. `y` and `g` keep the dim.
-Tensor of_prod(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
-  const Tensor is_zero = x.eq(0), zeros = is_zero.sum(dim, true);
+// gradient that is differentiated itself is that of all factors. `y` and `g` keep the dim; without
+// one, all of `x` is multiplied. Strides are those of `x`, as in eager.
+Tensor of_prod(const Tensor& g, const Tensor& x, const Tensor& y, std::optional<int64_t> dim) {
+  const Tensor is_zero = x.eq(0), zeros = dim ? is_zero.sum(*dim, true) : is_zero.sum();
   const Tensor without_zeros = at::where(is_zero, 1, x);
-  if (at::GradMode::is_enabled())
-    return at::where(zeros.eq(0), g * (y / without_zeros), g * product_of_others(x, dim));
+  if (at::GradMode::is_enabled()) {
+    const Tensor others = dim ? product_of_others(x, *dim)
+                              : product_of_others(x.flatten(), 0).reshape_symint(x.sym_sizes());
+    return at::where(zeros.eq(0), g * (y / without_zeros), g * others);
+  }
+  const Tensor product = dim ? without_zeros.prod(*dim, true) : without_zeros.prod();
   const Tensor only_zero = zeros.eq(1).logical_and(is_zero);
-  return at::where(zeros.eq(0), g * (y / x),
-                   g * at::where(only_zero, without_zeros.prod(dim, true), y));
+  return at::where(zeros.eq(0), g * (y / x), g * at::where(only_zero, product, y));
 }
 
 Tensor of_prod(const Tensor& g, const Tensor& given, const Tensor& y) {
-  const Tensor x = given.to(g.scalar_type());
-  return of_prod(g.reshape({1}), x.flatten(), y.reshape({1}), 0).reshape_symint(x.sym_sizes());
+  return of_prod(g, given.to(g.scalar_type()), y, std::nullopt);
 }
 
 Tensor of_prod(const Tensor& g, const Tensor& given, const Tensor& y, int64_t dim, bool keeps_dim) {
   const Tensor x = given.to(g.scalar_type());
   if (x.dim() == 0) return g;
   const auto kept = [&](const Tensor& t) { return keeps_dim ? t : t.unsqueeze(dim); };
-  return of_prod(kept(g), x, kept(y), dim);
+  return of_prod(kept(g), x, kept(y), std::optional(dim));
 }
 
 // Shared by all places that have the value.

@@ -144,3 +144,24 @@ def test_third_order():
         return torch.autograd.grad(again.sum(), x)[0]
 
     torch.testing.assert_close(third(braze.compile(torch.prod)), third(torch.prod))
+
+
+LAYOUTS = {
+    "transposed": lambda: torch.rand(3, 4).t(),
+    "channels last": lambda: torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "every other": lambda: torch.rand(6, 8)[::2, ::3],
+    "expanded": lambda: torch.rand(3, 1).expand(3, 4),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["prod", "prod of a dim", "cumprod"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_strides(layout, name, create_graph):
+    torch.manual_seed(0)
+    given, found = LAYOUTS[layout](), []
+    for call in (FUNCTIONS[name], braze.compile(FUNCTIONS[name])):
+        x = given.detach().requires_grad_()
+        found += torch.autograd.grad(call(x).sum(), x, create_graph=create_graph)
+    torch.testing.assert_close(found[1], found[0])
+    assert found[1].stride() == found[0].stride()
