@@ -23,6 +23,8 @@ using graph::Value;
 // Where there are as many variants as this, tangents in other layouts are copied into the traced
 // one.
 constexpr size_t kMostVariants = 8;
+// Where there are as many that compute only what is wanted, all gradients are computed.
+constexpr size_t kMostOfWanted = 4;
 // Sets of sizes for which a variant remembers its specialization.
 constexpr size_t kMostSizes = 64;
 
@@ -140,7 +142,7 @@ Backward::Form Backward::form_of(std::vector<at::Tensor>& tangents,
 // into is zero, is not computed, and is left out of sums.
 struct Backward::Flow {
   Flow(const Graph& graph, const std::vector<int>& tangents, const std::vector<bool>& flows,
-       const Form& form)
+       const Form& form, const Wanted& wanted = {})
       : absent(graph.value_count()), needed(graph.value_count()) {
     std::vector<bool> reached(graph.value_count());
     size_t place = 0;
@@ -163,8 +165,9 @@ struct Backward::Flow {
         absent[result->id()] = is_reached && is_absent;
       }
     }
-    for (const Value* output : graph.outputs())
-      if (!absent[output->id()]) needed[output->id()] = true;
+    for (size_t i = 0; i < graph.outputs().size(); ++i)
+      if (const int id = graph.outputs()[i]->id(); !absent[id] && (wanted.empty() || wanted[i]))
+        needed[id] = true;
     for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
       if (!computes(**node)) continue;
       const Value* term = only_term(**node);
@@ -211,10 +214,13 @@ bool Backward::takes_kept(size_t tangent) const {
   });
 }
 
-std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) const {
-  const Flow flow(graph_, tangents_, flows_, form);
+std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form,
+                                                          const Wanted& wanted) const {
+  const Flow flow(graph_, tangents_, flows_, form, wanted);
+  const Flow of_all(graph_, tangents_, flows_, form);
   auto variant = std::make_unique<Variant>();
   variant->form = form;
+  variant->wanted = wanted;
   Graph graph;
   graph::NodeCopier copier(graph_, graph);
   std::vector<at::Tensor> constants;
@@ -225,6 +231,7 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
     const bool is_needed = flow.needed[input.value->id()];
     if (input.kind == InputKind::kSaved) {
       variant->takes.push_back(is_needed);
+      variant->unpacks.push_back(of_all.needed[input.value->id()]);
       if (!is_needed) continue;
       copier.add_input(input);
     } else if (input.kind == InputKind::kTangent) {
@@ -259,8 +266,9 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
     copier.add(*node);
   }
   std::vector<Value*> outputs;
-  for (const Value* output : graph_.outputs()) {
-    variant->absent.push_back(flow.absent[output->id()]);
+  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const Value* output = graph_.outputs()[i];
+    variant->absent.push_back(flow.absent[output->id()] || (!wanted.empty() && !wanted[i]));
     if (!variant->absent.back()) outputs.push_back(copier.at(output));
   }
   std::vector<graph::OutputRole> roles(outputs.size(), {graph::OutputKind::kGradient, {}});
@@ -278,17 +286,21 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
   return variant;
 }
 
-Backward::Variant& Backward::variant_for(const Form& form) {
+Backward::Variant& Backward::variant_for(const Form& form, const Wanted& wanted) {
   const auto find = [&]() -> Variant* {
     for (const auto& variant : variants_)
-      if (variant->form == form) return variant.get();
+      if (variant->form == form && variant->wanted == wanted) return variant.get();
     return nullptr;
   };
+  bool is_full = false;
   {
     std::lock_guard lock(mutex_);
     if (Variant* known = find()) return *known;
+    const auto computes_a_part = [](const auto& variant) { return !variant->wanted.empty(); };
+    is_full = std::ranges::count_if(variants_, computes_a_part) >= std::ptrdiff_t{kMostOfWanted};
   }
-  std::unique_ptr<Variant> made = make_variant(form);
+  if (is_full && !wanted.empty()) return variant_for(form, {});
+  std::unique_ptr<Variant> made = make_variant(form, wanted);
   std::lock_guard lock(mutex_);
   if (Variant* known = find()) return *known;  // of another thread
   variants_.push_back(std::move(made));
@@ -326,7 +338,7 @@ std::string Backward::cuda_graphs() {
 }
 
 int64_t Backward::planned_peak(const std::vector<int64_t>& kept_bytes) const {
-  const std::unique_ptr<Variant> variant = make_variant(Form(tangents_.size(), 0));
+  const std::unique_ptr<Variant> variant = make_variant(Form(tangents_.size(), 0), {});
   int64_t beside = 0;  // kept, but not for this variant
   std::vector<bool> handed_over;
   size_t next = 0;
@@ -344,8 +356,9 @@ int64_t Backward::planned_peak(const std::vector<int64_t>& kept_bytes) const {
 
 std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor> tangents,
                                       std::span<const int64_t> symbols,
-                                      std::span<const double> numbers) {
-  Variant& variant = variant_for(form_of(tangents, symbols));
+                                      std::span<const double> numbers, const Wanted& wanted) {
+  const bool wants_all = std::ranges::find(wanted, false) == wanted.end();
+  Variant& variant = variant_for(form_of(tangents, symbols), wants_all ? Wanted() : wanted);
   std::vector<c10::TensorImpl*> inputs;
   std::vector<at::Tensor> taken;  // by input
   size_t next = 0;
@@ -357,8 +370,9 @@ std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor
         if (!tensor.defined()) continue;
         break;
       case InputKind::kSaved:
-        if (const size_t number = next++; !variant.takes[number]) continue;
+        if (!variant.unpacks[next++]) continue;
         tensor = saved.unpack(next - 1);
+        if (!variant.takes[next - 1]) continue;
         break;
       default:  // bound for good, or given by value
         break;

@@ -18,6 +18,9 @@
 
 namespace braze::dispatch {
 
+// By gradient: whether somebody asks for it. Empty: all are asked for.
+using Wanted = std::vector<bool>;
+
 class Backward {
  public:
   using BackwardInput = passes::Partition::BackwardInput;
@@ -37,10 +40,12 @@ class Backward {
   // The gradients, by output of the graph. `saved` is unpacked where these tangents need it: of
   // that alone, as in eager, it matters whether it was changed. An undefined tangent counts as
   // zeros, and a gradient that depends on nothing but such is undefined, as an optimizer tells a
-  // parameter without a gradient from one whose gradient is zero. With the GIL or without. Throws
-  // c10::Error, InternalError, and what unpacking throws.
+  // parameter without a gradient from one whose gradient is zero. One that is not `wanted` is not
+  // computed, or in vain. With the GIL or without. Throws c10::Error, InternalError, and what
+  // unpacking throws.
   std::vector<at::Tensor> run(const Saved& saved, std::vector<at::Tensor> tangents,
-                              std::span<const int64_t> symbols, std::span<const double> numbers);
+                              std::span<const int64_t> symbols, std::span<const double> numbers,
+                              const Wanted& wanted = {});
 
   // See Training::backward_peak. With the GIL.
   int64_t planned_peak(const std::vector<int64_t>& kept_bytes) const;
@@ -70,8 +75,12 @@ class Backward {
   using Form = std::vector<int64_t>;
   struct Variant {
     Form form;
+    Wanted wanted;
     std::vector<bool> absent;  // by gradient: whether it is undefined
     std::vector<bool> takes;   // by number in kept_: whether it is an input
+    // The same: whether it is unpacked. Eager looks at all that the operators of the way to what is
+    // wanted have kept.
+    std::vector<bool> unpacks;
     std::unique_ptr<Specializations> specializations;
     std::unique_ptr<Specializations> aten;  // run where the compiled code fails
     ForkMutex mutex;                        // guards what follows
@@ -79,9 +88,9 @@ class Backward {
   };
 
   Form form_of(std::vector<at::Tensor>& tangents, std::span<const int64_t> symbols);
-  Variant& variant_for(const Form& form);
+  Variant& variant_for(const Form& form, const Wanted& wanted);
   struct Flow;
-  std::unique_ptr<Variant> make_variant(const Form& form) const;
+  std::unique_ptr<Variant> make_variant(const Form& form, const Wanted& wanted) const;
   std::shared_ptr<Specialization> specialization_for(Variant& variant,
                                                      std::span<const int64_t> symbols);
   const graph::TensorType& tangent_type(size_t tangent) const;

@@ -104,10 +104,19 @@ class BackwardNode final : public Node {
     return false;
   }
 
+  Wanted wanted() const {
+    const auto* plan = torch::autograd::get_current_graph_task_exec_info();
+    Wanted wanted;
+    if (!plan || plan->empty()) return wanted;
+    for (size_t i = 0; i < kept->code->joint.gradient_of.size(); ++i)
+      wanted.push_back(task_should_compute_output(later() + i));
+    return wanted;
+  }
+
   // The gradients of inputs, and behind them what the first stage hands on.
   variable_list run_whole(variable_list all) {
     if (!kept->runs_in_stages(all)) {
-      variable_list gradients = kept->run_whole(getptr(), std::move(all));
+      variable_list gradients = kept->run_whole(getptr(), std::move(all), wanted());
       gradients.resize(num_outputs());
       return gradients;
     }
@@ -123,7 +132,7 @@ class BackwardNode final : public Node {
   variable_list run_part(const variable_list& given) {
     variable_list found(num_outputs());
     if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); })) return found;
-    variable_list gradients = kept->run_part(getptr(), given, unpacked_inner(given));
+    variable_list gradients = kept->run_part(getptr(), given, unpacked_inner(given), wanted());
     // The gradients of inputs come first, then those of all inner results; among the edges of a
     // node those to later nodes come first.
     const size_t of_inputs = kept->code->joint.gradient_of.size();

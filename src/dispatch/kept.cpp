@@ -59,11 +59,11 @@ bool are_batched(const variable_list& tangents) {
   });
 }
 
-variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
+variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents, const Wanted& wanted) {
   if (at::GradMode::is_enabled() || are_batched(tangents))  // create_graph=True
-    return code->second->run(second_call(asking), tangents);
+    return code->second->run(second_call(asking), tangents, wanted);
   return code->whole->run({unpack(asking, saved), [this] { return let_go({}); }},
-                          std::move(tangents), symbols, numbers_of(*code->whole));
+                          std::move(tangents), symbols, numbers_of(*code->whole), wanted);
 }
 
 bool Kept::runs_in_stages(const variable_list& tangents) const {
@@ -76,11 +76,13 @@ variable_list Kept::run_stage(const NodePtr& asking, size_t stage, variable_list
 }
 
 variable_list Kept::run_part(const NodePtr& asking, const variable_list& tangents,
-                             const variable_list& inner_results) {
+                             const variable_list& inner_results, const Wanted& wanted) {
   if (at::GradMode::is_enabled() || are_batched(tangents))
-    return code->second->run_part(second_call(asking), inner_results, tangents);
+    return code->second->run_part(second_call(asking), inner_results, tangents, wanted);
+  Wanted of_all = wanted;
+  if (!wanted.empty()) of_all.resize(wanted.size() + code->joint.inner.size(), true);
   return code->parts->run({unpack(asking, saved), [] { return false; }}, tangents, symbols,
-                          numbers_of(*code->parts));
+                          numbers_of(*code->parts), of_all);
 }
 
 std::function<at::Tensor(size_t)> Kept::unpack(const NodePtr& asking,

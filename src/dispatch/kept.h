@@ -28,6 +28,7 @@ struct Pending {
   // With ports: those that are to run still, and the gradients for them of tangents from before.
   std::set<int> ports;
   torch::autograd::variable_list gradients;
+  Wanted wanted;
 };
 
 // A result whose gradient may be asked for: one of several that no other is computed from, or any
@@ -74,18 +75,20 @@ struct Kept {
   void release(std::optional<size_t> stage = {});
   // A tangent of a result has arrived, the one of that number. With the mutex.
   void note(Asked& result, size_t tangent);
-  // The gradients of all inputs. `asking`: the node that does.
+  // The gradients of all inputs that are wanted. `asking`: the node that does.
   torch::autograd::variable_list run_whole(const NodePtr& asking,
-                                           torch::autograd::variable_list tangents);
+                                           torch::autograd::variable_list tangents,
+                                           const Wanted& wanted);
   // Whether such a run is of the first stage alone.
   bool runs_in_stages(const torch::autograd::variable_list& tangents) const;
   // The gradients that a stage gives and, behind them, what it hands on.
   torch::autograd::variable_list run_stage(const NodePtr& asking, size_t stage,
                                            torch::autograd::variable_list tangents);
-  // The gradients of all inputs and, behind them, of all inner results.
+  // The gradients of inputs and, behind them, of all inner results.
   torch::autograd::variable_list run_part(const NodePtr& asking,
                                           const torch::autograd::variable_list& tangents,
-                                          const torch::autograd::variable_list& inner_results);
+                                          const torch::autograd::variable_list& inner_results,
+                                          const Wanted& wanted);
   // An inner result, by its number in Joint::inner. With the mutex.
   at::Tensor inner_result(size_t number, const NodePtr& node);
 

@@ -34,11 +34,12 @@ class ResultNode final : public Node {
 
  protected:
   variable_list apply(variable_list&& given) override {
-    const bool in_parts = add(given[0]);
+    Wanted wanted;
+    const bool in_parts = add(given[0], wanted);
     if (!in_parts || !given[0].defined()) return variable_list(num_outputs());
     variable_list tangents(kept->code->joint.tangent_of.size());
     tangents[tangent] = std::move(given[0]);
-    const variable_list gradients = kept->run_part(getptr(), tangents, unpacked_inner());
+    const variable_list gradients = kept->run_part(getptr(), tangents, unpacked_inner(), wanted);
     variable_list found;
     for (const int number : inner())
       found.push_back(gradients[kept->code->joint.gradient_of.size() + number]);
@@ -50,8 +51,8 @@ class ResultNode final : public Node {
  private:
   const std::vector<int>& inner() const { return kept->code->inner_of[tangent]; }
 
-  // Whether the run goes by parts.
-  bool add(const at::Tensor& given) {
+  // Whether the run goes by parts. `wanted`: by what is known by now.
+  bool add(const at::Tensor& given, Wanted& wanted) {
     const int run = torch::autograd::get_current_graph_task_id();
     const auto* plan = torch::autograd::get_current_graph_task_exec_info();
     std::lock_guard lock(kept->mutex);
@@ -63,12 +64,25 @@ class ResultNode final : public Node {
     }
     size_t edge = inner().size();
     for (const int port : kept->code->reached[tangent]) {
-      if (runs(plan, *next_edge(edge).function)) pending.ports.insert(port);
+      Node& node = *next_edge(edge).function;
+      if (runs(plan, node)) pending.ports.insert(port);
+      if (plan && !plan->empty()) note_wanted(plan, port, node, pending.wanted);
       edge += kept->code->ports[port].size();
     }
+    wanted = pending.wanted;
     kept->note(kept->asked[tangent], tangent);
     if (!pending.in_parts) pending.tangents[tangent] = given;
     return pending.in_parts;
+  }
+
+  template <class Plan>
+  void note_wanted(const Plan* plan, int port, Node& node, Wanted& wanted) const {
+    wanted.resize(kept->code->joint.gradient_of.size());
+    const std::vector<int>& gradients = kept->code->ports[port];
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const torch::autograd::Edge& edge = node.next_edge(i);
+      if (edge.is_valid() && runs(plan, *edge.function)) wanted[gradients[i]] = true;
+    }
   }
 
   template <class Plan>
@@ -124,15 +138,17 @@ class PortNode final : public Node {
     const int run = torch::autograd::get_current_graph_task_id();
     const auto is_defined = [](const at::Tensor& tensor) { return tensor.defined(); };
     variable_list tangents(kept->code->joint.tangent_of.size());
+    Wanted wanted;
     {
       std::lock_guard lock(kept->mutex);
       const auto pending = kept->pending.find(run);
       if (pending == kept->pending.end()) return std::move(given);
       pending->second.tangents.swap(tangents);
+      wanted = pending->second.wanted;
     }
     variable_list more;
     if (std::ranges::any_of(tangents, is_defined))
-      more = kept->run_whole(getptr(), std::move(tangents));
+      more = kept->run_whole(getptr(), std::move(tangents), wanted);
     std::lock_guard lock(kept->mutex);
     Pending& pending = kept->pending.at(run);
     pending.gradients.resize(std::max(pending.gradients.size(), more.size()));

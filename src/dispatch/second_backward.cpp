@@ -25,7 +25,8 @@ using torch::autograd::Edge;
 
 namespace {
 
-// How many sets of tangents are remembered.
+// How many sets of tangents are remembered. From half as many on all gradients are taken, whatever
+// is wanted.
 constexpr size_t kMostParts = 8;
 
 // A batch norm that trains reads running statistics for the new ones alone: where nobody asks for
@@ -296,17 +297,18 @@ std::vector<int> SecondBackward::take_what_was_written(
   return written;
 }
 
-std::shared_ptr<SecondBackward::Part> SecondBackward::make_part(std::vector<bool> asked,
-                                                                bool has_inner) const {
-  GradientFunctions::Forward part{forward_.clone(), joint_.gradient_of, constants_, {}, {}};
+std::shared_ptr<SecondBackward::Part> SecondBackward::make_part(Part::Key key) const {
+  GradientFunctions::Forward part{forward_.clone(), {}, constants_, {}, {}};
+  for (size_t i = 0; i < joint_.gradient_of.size(); ++i)
+    if (key.wanted.empty() || key.wanted[i]) part.leaves.push_back(joint_.gradient_of[i]);
   graph::Graph& graph = part.graph;
   const std::vector<graph::Value*> results(graph.outputs());
   std::vector<int> ids;
   for (const graph::Value* result : results) ids.push_back(result->id());
   std::vector<graph::Value*> outputs;
-  for (size_t i = 0; i < asked.size(); ++i)
-    if (asked[i]) outputs.push_back(results[i]);
-  if (has_inner) {
+  for (size_t i = 0; i < key.asked.size(); ++i)
+    if (key.asked[i]) outputs.push_back(results[i]);
+  if (key.has_inner) {
     graph.set_outputs({});  // they stay what they are where inner ones become inputs
     for (const int number : joint_.inner) {
       part.leaves.push_back(static_cast<int>(graph.inputs().size()));
@@ -330,26 +332,28 @@ std::shared_ptr<SecondBackward::Part> SecondBackward::make_part(std::vector<bool
   }
   graph.set_outputs(std::move(outputs));
   auto made = std::make_shared<Part>();
-  made->has_inner = has_inner;
-  made->asked = std::move(asked);
+  made->key = std::move(key);
   made->functions = std::make_unique<GradientFunctions>(std::move(part), settings_, name_);
   return made;
 }
 
 std::shared_ptr<SecondBackward::Part> SecondBackward::part_for(
-    const std::vector<at::Tensor>& tangents, bool has_inner) {
-  std::vector<bool> asked;
-  for (const at::Tensor& tangent : tangents) asked.push_back(tangent.defined());
+    const std::vector<at::Tensor>& tangents, bool has_inner, const Wanted& wanted) {
+  Part::Key key{has_inner, {}, {}};
+  if (std::ranges::find(wanted, false) != wanted.end()) key.wanted = wanted;
+  for (const at::Tensor& tangent : tangents) key.asked.push_back(tangent.defined());
   const auto find = [&]() -> std::shared_ptr<Part> {
     for (const auto& part : parts_)
-      if (part->has_inner == has_inner && part->asked == asked) return part;
+      if (part->key == key) return part;
     return nullptr;
   };
   {
     std::lock_guard lock(mutex_);
     if (std::shared_ptr<Part> known = find()) return known;
+    if (parts_.size() >= kMostParts / 2) key.wanted.clear();
+    if (std::shared_ptr<Part> known = find()) return known;
   }
-  std::shared_ptr<Part> made = make_part(asked, has_inner);
+  std::shared_ptr<Part> made = make_part(key);
   std::lock_guard lock(mutex_);
   if (std::shared_ptr<Part> known = find()) return known;  // of another thread
   if (parts_.size() < kMostParts) parts_.push_back(made);
@@ -376,21 +380,28 @@ std::vector<at::Tensor> SecondBackward::run(const Call& call, const Part& part,
   std::optional<std::vector<at::Tensor>> found =
       part.functions->run({inputs, asked, call.symbols, call.numbers, call.unpack_kept,
                            call.drawn_from, call.unpack_result});
-  if (found) return std::move(*found);
-  std::vector<Edge> edges;
-  for (const auto& result : forward.results) edges.push_back(call.edge_of_result(result.number));
-  return gradients(forward, aliases(forward, inputs, call.numbers, edges), asked, edges, call);
+  if (!found) {
+    std::vector<Edge> edges;
+    for (const auto& result : forward.results) edges.push_back(call.edge_of_result(result.number));
+    found = gradients(forward, aliases(forward, inputs, call.numbers, edges), asked, edges, call);
+  }
+  const Wanted& wanted = part.key.wanted;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!wanted[i]) found->insert(found->begin() + static_cast<std::ptrdiff_t>(i), at::Tensor());
+  return std::move(*found);
 }
 
 std::vector<at::Tensor> SecondBackward::run(const Call& call,
-                                            const std::vector<at::Tensor>& tangents) {
-  return run(call, *part_for(tangents, /*has_inner=*/false), {}, tangents);
+                                            const std::vector<at::Tensor>& tangents,
+                                            const Wanted& wanted) {
+  return run(call, *part_for(tangents, /*has_inner=*/false, wanted), {}, tangents);
 }
 
 std::vector<at::Tensor> SecondBackward::run_part(const Call& call,
                                                  const std::vector<at::Tensor>& inner,
-                                                 const std::vector<at::Tensor>& tangents) {
-  return run(call, *part_for(tangents, /*has_inner=*/true), inner, tangents);
+                                                 const std::vector<at::Tensor>& tangents,
+                                                 const Wanted& wanted) {
+  return run(call, *part_for(tangents, /*has_inner=*/true, wanted), inner, tangents);
 }
 
 }  // namespace braze::dispatch

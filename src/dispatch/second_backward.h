@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/fork_mutex.h"
+#include "dispatch/backward.h"
 #include "dispatch/gradient_functions.h"
 #include "graph/graph.h"
 #include "graph/joint.h"
@@ -75,26 +76,33 @@ class SecondBackward {
     Unpack unpack_result;
   };
 
-  // The gradients, by Joint::gradient_of. Throws what `unpack` throws, and where a
-  // torch.autograd.Function of the user's is part of the forward.
-  // With grad mode off they have no history, but may be asked for in batches (vmap).
-  std::vector<at::Tensor> run(const Call& call, const std::vector<at::Tensor>& tangents);
+  // The gradients, by Joint::gradient_of; one that is not `wanted` may be undefined. Throws what
+  // `unpack` throws, and where a torch.autograd.Function of the user's is part of the forward. With
+  // grad mode off they have no history, but may be asked for in batches (vmap).
+  std::vector<at::Tensor> run(const Call& call, const std::vector<at::Tensor>& tangents,
+                              const Wanted& wanted);
   // As if the inner results (Joint::inner), in order, were inputs too: their gradients come behind
   // the others. `inner`: those that the results with a tangent are computed from.
   std::vector<at::Tensor> run_part(const Call& call, const std::vector<at::Tensor>& inner,
-                                   const std::vector<at::Tensor>& tangents);
+                                   const std::vector<at::Tensor>& tangents, const Wanted& wanted);
 
  private:
   // What of the forward is differentiated where these tangents are there.
   struct Part {
-    bool has_inner = false;   // inner results are inputs, behind all others
-    std::vector<bool> asked;  // by tangent
+    // Of which there is one part each.
+    struct Key {
+      bool has_inner = false;   // inner results are inputs, behind all others
+      std::vector<bool> asked;  // by tangent
+      Wanted wanted;
+      bool operator==(const Key&) const = default;
+    } key;
     std::unique_ptr<GradientFunctions> functions;
   };
 
   std::vector<int> take_what_was_written(const std::vector<graph::Mutation>& mutations);
-  std::shared_ptr<Part> part_for(const std::vector<at::Tensor>& tangents, bool has_inner);
-  std::shared_ptr<Part> make_part(std::vector<bool> asked, bool has_inner) const;
+  std::shared_ptr<Part> part_for(const std::vector<at::Tensor>& tangents, bool has_inner,
+                                 const Wanted& wanted);
+  std::shared_ptr<Part> make_part(Part::Key key) const;
   std::vector<at::Tensor> run(const Call& call, const Part& part,
                               const std::vector<at::Tensor>& inner,
                               const std::vector<at::Tensor>& tangents) const;
