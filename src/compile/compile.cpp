@@ -55,7 +55,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   pass_options.counter_random = options.counter_random;
   pass_options.dropout_mapping = options.dropout_mapping;
   pass_options.activation_memory = options.activation_memory;
-  pass_options.panel_products = options.panel_products && kernels;
+  if (kernels) pass_options.panel_products = options.panel_products;
   pass_options.fused_attention = options.fused_attention && kernels;
   pass_options.linear_pointwise = options.linear_pointwise && kernels;
   try {

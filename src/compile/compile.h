@@ -11,6 +11,7 @@
 #include "graph/stages.h"
 #include "passes/channels_last.h"
 #include "passes/dropout_masks.h"
+#include "passes/linear_pointwise.h"
 #include "plan/module.h"
 #include "target/target.h"
 
@@ -35,7 +36,7 @@ struct Options {
   bool deterministic = false;   // torch.use_deterministic_algorithms: see loop::lower
   std::optional<passes::DropoutMapping> dropout_mapping;  // none: masks are PyTorch's operator's
   std::optional<int64_t> activation_memory;               // bytes (passes/activation_budget.h)
-  bool panel_products = false;    // large products of many rows through kernels/
+  passes::PanelProducts panel_products = passes::PanelProducts::kNone;
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
   // Chooses between ways to spread kernels over a GPU; none: the model of the device does.

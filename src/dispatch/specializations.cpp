@@ -58,8 +58,12 @@ void choose_cpu(compile::Options& out) {
   const target::Cpu cpu{.isa = target::chosen_isa(), .threads = at::get_num_threads()};
   out.target = cpu;
   // With AVX2 alone the kernel was not measured against MKL on the processors that MKL knows.
-  out.panel_products = cpu.isa == target::Isa::kAvx512 ||
-                       (cpu.isa == target::Isa::kAvx2 && onednn_multiplies_faster());
+  using passes::PanelProducts;
+  if (cpu.isa == target::Isa::kAvx512)
+    out.panel_products =
+        runtime::mkl_knows_processor() ? PanelProducts::kLarge : PanelProducts::kAll;
+  else if (cpu.isa == target::Isa::kAvx2 && onednn_multiplies_faster())
+    out.panel_products = PanelProducts::kLarge;
   out.fused_attention = kernels::variant_for(cpu.isa) != nullptr;
   out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {

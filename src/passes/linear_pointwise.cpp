@@ -19,6 +19,10 @@ namespace {
 constexpr int64_t kLargeWeight = 1 << 19;
 // Below these sizes Braze's own kernel loses, because storing the result takes too large a part.
 constexpr int64_t kPanelWeight = 1 << 18, kPanelInner = 384;
+// The same for PanelProducts::kAll: multiplications, and the rows of operands that lie column by
+// column, which are packed.
+constexpr int64_t kLeastProduct = 1 << 17, kLeastInner = 16, kLeastPackedRows = 64;
+constexpr int64_t kPanelColumns = 64;
 
 struct Product {
   Value* rows = nullptr;     // [m, k]
@@ -84,7 +88,8 @@ Node* gelu_after(const graph::Graph& graph, Value* value) {
 using Fused = Value* (*)(graph::Emitter& emit, const Product& product, const Node* gelu,
                          const Value& replaced);
 
-bool fuse_products(graph::Graph& graph, bool (*wanted)(const Product&), Fused fused_product) {
+template <class Wanted>
+bool fuse_products(graph::Graph& graph, Wanted wanted, Fused fused_product) {
   bool changed = false;
   for (auto it = graph.nodes().begin(); it != graph.nodes().end();) {
     Node* node = (it++)->get();
@@ -114,6 +119,23 @@ bool suits_panels(const Product& product) {
          product.columns->type().sizes[0].hint() >= kPanelInner;
 }
 
+// Columns that take at least three quarters of the panels that they are computed in.
+bool fills_panels(int64_t columns) {
+  const int64_t panels = (columns + kPanelColumns - 1) / kPanelColumns;
+  return 4 * columns >= 3 * kPanelColumns * panels;
+}
+
+bool suits_small_panels(const Product& product) {
+  if (!has_weight_of(product, 1)) return false;
+  const TensorType& given = product.rows->type();
+  const int64_t rows = given.sizes[0].hint();
+  const int64_t inner = product.columns->type().sizes[0].constant();
+  const int64_t columns = product.columns->type().sizes[1].constant();
+  if (given.strides[1] != Int(1) && rows < kLeastPackedRows) return false;
+  return inner >= kLeastInner && fills_panels(columns) &&
+         rows >= (kLeastProduct + inner * columns - 1) / (inner * columns);
+}
+
 bool suits_onednn(const Product& product) { return has_weight_of(product, kLargeWeight); }
 
 Value* panel_product(graph::Emitter& emit, const Product& product, const Node* gelu,
@@ -138,8 +160,11 @@ Value* onednn_product(graph::Emitter& emit, const Product& product, const Node* 
 
 }  // namespace
 
-bool use_panel_products(graph::Graph& graph) {
-  return fuse_products(graph, suits_panels, panel_product);
+bool use_panel_products(graph::Graph& graph, PanelProducts which) {
+  const auto is_wanted = [which](const Product& product) {
+    return suits_panels(product) || (which == PanelProducts::kAll && suits_small_panels(product));
+  };
+  return which != PanelProducts::kNone && fuse_products(graph, is_wanted, panel_product);
 }
 
 bool use_linear_pointwise(graph::Graph& graph) {

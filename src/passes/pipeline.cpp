@@ -24,7 +24,8 @@ const std::vector<Pass>& inference_passes() {
       {"channels_last",
        [](graph::Graph& graph) { return use_channels_last(graph, ChannelsLast::kAll); }},
       {"chunked_loss", chunk_losses},
-      {"panel_products", use_panel_products},
+      {"panel_products",
+       [](graph::Graph& graph) { return use_panel_products(graph, PanelProducts::kLarge); }},
       {"fused_attention", use_fused_attention},
       {"linear_pointwise", use_linear_pointwise},
       {"few_rows", touch_few_rows},
@@ -44,7 +45,7 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
   if (!options.counter_random) pass_options.skip.push_back("counter_random");
   if (!options.dropout_mapping) pass_options.skip.push_back("dropout_masks");
   if (options.channels_last == ChannelsLast::kNone) pass_options.skip.push_back("channels_last");
-  if (!options.panel_products) pass_options.skip.push_back("panel_products");
+  if (options.panel_products == PanelProducts::kNone) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
   std::vector<Pass> passes = inference_passes();
@@ -52,6 +53,10 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
     if (pass.name == "channels_last")
       pass.run = [which = options.channels_last](graph::Graph& given) {
         return use_channels_last(given, which);
+      };
+    if (pass.name == "panel_products")
+      pass.run = [which = options.panel_products](graph::Graph& given) {
+        return use_panel_products(given, which);
       };
     if (pass.name == "dropout_masks" && options.dropout_mapping)
       pass.run = [mapping = *options.dropout_mapping](graph::Graph& given) {

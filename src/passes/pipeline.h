@@ -6,6 +6,7 @@
 
 #include "passes/channels_last.h"
 #include "passes/dropout_masks.h"
+#include "passes/linear_pointwise.h"
 #include "passes/pass_manager.h"
 #include "passes/unsupported.h"
 
@@ -16,8 +17,8 @@ struct PipelineOptions : PassOptions {
   bool counter_random = false;                    // random numbers of a counter (counter_random.h)
   std::optional<DropoutMapping> dropout_mapping;  // none: masks are drawn by PyTorch's operator
   std::optional<int64_t> activation_memory;       // bytes (activation_budget.h); none: no bound
-  bool panel_products = false;                    // large products of many rows through kernels/
-  bool fused_attention = false;                   // attention through kernels/ (fused_attention.h)
+  PanelProducts panel_products = PanelProducts::kNone;
+  bool fused_attention = false;   // attention through kernels/ (fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
 };
 

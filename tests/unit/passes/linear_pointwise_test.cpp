@@ -77,8 +77,11 @@ constexpr std::string_view kManyRows =
   return %5
 })";
 
+bool use_large_panels(Graph& graph) { return use_panel_products(graph, PanelProducts::kLarge); }
+bool use_all_panels(Graph& graph) { return use_panel_products(graph, PanelProducts::kAll); }
+
 TEST(PanelProducts, TakeTheGeluInside) {
-  const std::string text = rewritten(use_panel_products, kManyRows);
+  const std::string text = rewritten(use_large_panels, kManyRows);
   EXPECT_NE(text.find("braze.mm_pointwise(%0, %3, %2, \"gelu_tanh\")"), std::string::npos) << text;
   EXPECT_EQ(text.find("aten.gelu"), std::string::npos) << text;
   EXPECT_EQ(text.find("aten.addmm"), std::string::npos) << text;
@@ -86,7 +89,7 @@ TEST(PanelProducts, TakeTheGeluInside) {
 
 TEST(PanelProducts, PlainProductWithoutBias) {
   const std::string text =
-      rewritten(use_panel_products, R"(graph(%0: f32[512, 1024], %1: f32[1024, 512]) {
+      rewritten(use_large_panels, R"(graph(%0: f32[512, 1024], %1: f32[1024, 512]) {
   %2: f32[512, 512] = aten.mm(%0, %1)
   return %2
 })");
@@ -94,12 +97,43 @@ TEST(PanelProducts, PlainProductWithoutBias) {
 }
 
 TEST(PanelProducts, LeaveLittleToMultiply) {
-  expect_unchanged_by(use_panel_products, R"(graph(%0: f32[512, 256], %1: f32[256, 4096]) {
+  expect_unchanged_by(use_large_panels, R"(graph(%0: f32[512, 256], %1: f32[256, 4096]) {
   %2: f32[512, 4096] = aten.mm(%0, %1)
   return %2
 })");
-  expect_unchanged_by(use_panel_products, R"(graph(%0: f32[512, 400], %1: f32[400, 400]) {
+  expect_unchanged_by(use_large_panels, R"(graph(%0: f32[512, 400], %1: f32[400, 400]) {
   %2: f32[512, 400] = aten.mm(%0, %1)
+  return %2
+})");
+}
+
+TEST(PanelProducts, AreSmallWhereMklDoesNotKnowTheProcessor) {
+  const std::string text = rewritten(
+      use_all_panels, R"(graph(%0: f32[160, 32], %1: f32[32, 64], %2: f32[64, 128]{1, 64}) {
+  %3: f32[160, 64] = aten.mm(%0, %1)
+  %4: f32[160, 128] = aten.mm(%3, %2)
+  return %4
+})");
+  EXPECT_EQ(text.find("aten.mm"), std::string::npos) << text;
+  const std::string packed =
+      rewritten(use_all_panels, R"(graph(%0: f32[64, 160]{1, 64}, %1: f32[160, 64]) {
+  %2: f32[64, 64] = aten.mm(%0, %1)
+  return %2
+})");
+  EXPECT_NE(packed.find("braze.mm_pointwise"), std::string::npos) << packed;
+}
+
+TEST(PanelProducts, LeaveWhatFillsNoPanelOrIsTooLittle) {
+  expect_unchanged_by(use_all_panels, R"(graph(%0: f32[4096, 512], %1: f32[512, 32]) {
+  %2: f32[4096, 32] = aten.mm(%0, %1)
+  return %2
+})");
+  expect_unchanged_by(use_all_panels, R"(graph(%0: f32[16, 64], %1: f32[64, 64]) {
+  %2: f32[16, 64] = aten.mm(%0, %1)
+  return %2
+})");
+  expect_unchanged_by(use_all_panels, R"(graph(%0: f32[32, 1024]{1, 32}, %1: f32[1024, 64]) {
+  %2: f32[32, 64] = aten.mm(%0, %1)
   return %2
 })");
 }
@@ -107,7 +141,8 @@ TEST(PanelProducts, LeaveLittleToMultiply) {
 TEST(PanelProducts, GoBeforeOneDnnInThePipeline) {
   Graph graph = graph::parse(kManyRows);
   PipelineOptions options;
-  options.panel_products = options.linear_pointwise = true;
+  options.panel_products = PanelProducts::kLarge;
+  options.linear_pointwise = true;
   run_inference_pipeline(graph, options);
   EXPECT_NE(to_string(graph).find("braze.mm_pointwise"), std::string::npos) << to_string(graph);
   EXPECT_EQ(to_string(graph).find("mkldnn"), std::string::npos) << to_string(graph);
