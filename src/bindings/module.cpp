@@ -6,6 +6,7 @@
 #include "capture/capture.h"
 #include "dispatch/compiled_function.h"
 #include "runtime/attention_operator.h"
+#include "runtime/batched_products.h"
 #include "runtime/dense_operators.h"
 #include "runtime/flex_attention_operator.h"
 #include "runtime/memory.h"
@@ -68,6 +69,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "The native part of Braze.";
   std::string trouble = braze::trace::initialize(module.ptr());
   if (!trouble.empty()) throw py::import_error(trouble);
+  braze::runtime::register_batched_products();
   braze::runtime::register_dense_operators();
   braze::runtime::register_attention_operator();
   braze::runtime::register_place_sum_operator();

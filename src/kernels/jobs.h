@@ -9,7 +9,7 @@ namespace braze::kernels {
 
 enum class Activation : uint8_t { kNone, kGelu, kGeluTanh };
 
-// c = activation(a @ b + bias), all f32. Strides in elements.
+// c = activation(a @ b + bias), or, where it adds, c + a @ b, all f32. Strides in elements.
 struct Product {
   const float* a = nullptr;     // [rows, inner], see a_transposed
   const float* b = nullptr;     // [inner, columns], see b_transposed
@@ -25,6 +25,7 @@ struct Product {
   int64_t b_stride = 0;
   bool b_transposed = false;
   Activation activation = Activation::kNone;
+  bool adds = false;  // to what c holds; without a bias and an activation then
 };
 
 // How far a block of rows is; atomic.

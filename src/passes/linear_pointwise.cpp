@@ -119,12 +119,6 @@ bool suits_panels(const Product& product) {
          product.columns->type().sizes[0].hint() >= kPanelInner;
 }
 
-// Columns that take at least three quarters of the panels that they are computed in.
-bool fills_panels(int64_t columns) {
-  const int64_t panels = (columns + kPanelColumns - 1) / kPanelColumns;
-  return 4 * columns >= 3 * kPanelColumns * panels;
-}
-
 bool suits_small_panels(const Product& product) {
   if (!has_weight_of(product, 1)) return false;
   const TensorType& given = product.rows->type();
@@ -159,6 +153,11 @@ Value* onednn_product(graph::Emitter& emit, const Product& product, const Node* 
 }
 
 }  // namespace
+
+bool fills_panels(int64_t columns) {
+  const int64_t panels = (columns + kPanelColumns - 1) / kPanelColumns;
+  return 4 * columns >= 3 * kPanelColumns * panels;
+}
 
 bool use_panel_products(graph::Graph& graph, PanelProducts which) {
   const auto is_wanted = [which](const Product& product) {

@@ -38,6 +38,9 @@ namespace braze::passes {
 // Which products go to Braze's own kernel: none, those with a large weight, or small ones, too.
 enum class PanelProducts : uint8_t { kNone, kLarge, kAll };
 
+// Columns that take at least three quarters of the panels that they are computed in.
+bool fills_panels(int64_t columns);
+
 // Whether the graph changed.
 bool use_panel_products(graph::Graph& graph, PanelProducts which);
 bool use_linear_pointwise(graph::Graph& graph);

@@ -12,6 +12,7 @@
 #include "passes/fused_attention.h"
 #include "passes/linear_pointwise.h"
 #include "passes/place_sums.h"
+#include "passes/pointwise_convolution.h"
 #include "passes/rematerialise.h"
 
 namespace braze::passes {
@@ -24,6 +25,7 @@ const std::vector<Pass>& inference_passes() {
       {"channels_last",
        [](graph::Graph& graph) { return use_channels_last(graph, ChannelsLast::kAll); }},
       {"chunked_loss", chunk_losses},
+      {"point_convolutions", multiply_convolutions},
       {"panel_products",
        [](graph::Graph& graph) { return use_panel_products(graph, PanelProducts::kLarge); }},
       {"fused_attention", use_fused_attention},
@@ -45,6 +47,8 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
   if (!options.counter_random) pass_options.skip.push_back("counter_random");
   if (!options.dropout_mapping) pass_options.skip.push_back("dropout_masks");
   if (options.channels_last == ChannelsLast::kNone) pass_options.skip.push_back("channels_last");
+  if (options.panel_products != PanelProducts::kAll)
+    pass_options.skip.push_back("point_convolutions");
   if (options.panel_products == PanelProducts::kNone) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");

@@ -24,10 +24,10 @@ struct PipelineOptions : PassOptions {
 
 const std::vector<Pass>& inference_passes();
 
-// functionalise, counter_random, dropout_masks, channels_last, chunked_loss, panel_products,
-// fused_attention, linear_pointwise, few_rows, decompose, aligned_products, place_sums,
-// fold, cse, rematerialise, dce. Throws Unsupported, the graph unchanged, when the graph has to run
-// in eager.
+// functionalise, counter_random, dropout_masks, channels_last, chunked_loss, point_convolutions,
+// panel_products, fused_attention, linear_pointwise, few_rows, decompose, aligned_products,
+// place_sums, fold, cse, rematerialise, dce. Throws Unsupported, the graph unchanged, when the
+// graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes

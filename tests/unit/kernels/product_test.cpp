@@ -119,6 +119,34 @@ TEST_P(ProductTest, FewRowsOfManyColumns) {
                    threads);
 }
 
+TEST_P(ProductTest, AddsToWhatIsThere) {
+  for (const int64_t rows : {3, 20, 55})
+    for (const int64_t inner : {7, 1100})
+      for (const int64_t columns : {5, 64, 130})
+        for (const bool transposed : {false, true}) {
+          const auto a = random_floats(rows * inner, 1), b = random_floats(inner * columns, 2);
+          const std::vector<float> before = random_floats(rows * columns, 3);
+          std::vector<float> alone(rows * columns), sum = before;
+          Product product{.a = a.data(),
+                          .b = b.data(),
+                          .c = alone.data(),
+                          .rows = rows,
+                          .inner = inner,
+                          .columns = columns,
+                          .a_stride = inner,
+                          .c_stride = columns,
+                          .b_stride = transposed ? inner : columns,
+                          .b_transposed = transposed};
+          multiply(*variant_, product, 1, on_threads);
+          product.c = sum.data();
+          product.adds = true;
+          multiply(*variant_, product, 2, on_threads);
+          for (size_t i = 0; i < sum.size(); ++i)
+            ASSERT_NEAR(sum[i], before[i] + alone[i], 1e-4)
+                << rows << "x" << inner << "x" << columns;
+        }
+}
+
 TEST_P(ProductTest, EmptyInnerGivesTheBias) {
   for (int64_t rows : {1, 4, 50})
     for (bool transposed : {false, true})
