@@ -76,6 +76,9 @@ GlobalState GlobalState::current() {
     state.saved_tensor_hooks =
         static_cast<int32_t>(at::SavedTensorDefaultHooks::get_tls_state().stack.size());
   state.threads = at::get_num_threads();
+  state.attention_kernels = context.userEnabledFlashSDP() | context.userEnabledMathSDP() << 1 |
+                            context.userEnabledMemEfficientSDP() << 2 |
+                            context.userEnabledCuDNNSDP() << 3;
   return state;
 }
 
@@ -107,6 +110,8 @@ std::string GlobalState::difference(const GlobalState& now) const {
     return changed("number of torch dispatch modes", torch_dispatch_modes,
                    now.torch_dispatch_modes);
   if (threads != now.threads) return changed("torch.get_num_threads()", threads, now.threads);
+  if (attention_kernels != now.attention_kernels)
+    return "other kernels of scaled_dot_product_attention are allowed (torch.nn.attention)";
   if (included != now.included || excluded != now.excluded)
     return "the thread's dispatch keys have changed";
   return "";

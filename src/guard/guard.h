@@ -99,6 +99,7 @@ struct GlobalState {
   int32_t saved_tensor_hooks = 0;  // in grad mode: how many pairs are in force
   int32_t default_device = 0;      // 1: a torch.set_default_device mode is on
   int32_t threads = 0;
+  int32_t attention_kernels = 0;  // that are allowed (torch.nn.attention.sdpa_kernel), as bits
   static GlobalState current();
   friend bool operator==(const GlobalState&, const GlobalState&) = default;
   // "grad mode: on -> off"
