@@ -23,7 +23,8 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
     text += "\nactivation memory " + std::to_string(*options.activation_memory);
   if (options.panel_products != passes::PanelProducts::kNone)
     text += "\npanel products " + std::to_string(static_cast<int>(options.panel_products));
-  if (options.fused_attention) text += "\nfused attention";
+  if (options.fused_attention != passes::FusedAttention::kNone)
+    text += "\nfused attention " + std::to_string(static_cast<int>(options.fused_attention));
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";
   for (int symbol : data.numbers) text += "data symbol " + std::to_string(symbol) + "\n";
   for (const sym::Condition& assertion : data.assertions)

@@ -56,7 +56,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   pass_options.dropout_mapping = options.dropout_mapping;
   pass_options.activation_memory = options.activation_memory;
   if (kernels) pass_options.panel_products = options.panel_products;
-  pass_options.fused_attention = options.fused_attention && kernels;
+  if (kernels) pass_options.fused_attention = options.fused_attention;
   pass_options.linear_pointwise = options.linear_pointwise && kernels;
   try {
     passes::run_inference_pipeline(graph, pass_options);

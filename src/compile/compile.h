@@ -11,6 +11,7 @@
 #include "graph/stages.h"
 #include "passes/channels_last.h"
 #include "passes/dropout_masks.h"
+#include "passes/fused_attention.h"
 #include "passes/linear_pointwise.h"
 #include "plan/module.h"
 #include "target/target.h"
@@ -37,7 +38,7 @@ struct Options {
   std::optional<passes::DropoutMapping> dropout_mapping;  // none: masks are PyTorch's operator's
   std::optional<int64_t> activation_memory;               // bytes (passes/activation_budget.h)
   passes::PanelProducts panel_products = passes::PanelProducts::kNone;
-  bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
+  passes::FusedAttention fused_attention = passes::FusedAttention::kNone;
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
   // Chooses between ways to spread kernels over a GPU; none: the model of the device does.
   Tuner tuner;

@@ -64,7 +64,11 @@ void choose_cpu(compile::Options& out) {
         runtime::mkl_knows_processor() ? PanelProducts::kLarge : PanelProducts::kAll;
   else if (cpu.isa == target::Isa::kAvx2 && onednn_multiplies_faster())
     out.panel_products = PanelProducts::kLarge;
-  out.fused_attention = kernels::variant_for(cpu.isa) != nullptr;
+  using passes::FusedAttention;
+  if (kernels::variant_for(cpu.isa))
+    out.fused_attention = out.panel_products == PanelProducts::kAll
+                              ? FusedAttention::kAll
+                              : FusedAttention::kWithoutGradient;
   out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
     static std::once_flag told;

@@ -18,6 +18,7 @@ namespace avx2 {
 #include "kernels/rows.inc"
 #include "kernels/few_rows.inc"
 #include "kernels/attention.inc"
+#include "kernels/attention_gradient.inc"
 // clang-format on
 
 }  // namespace avx2
@@ -31,6 +32,9 @@ const Variant kAvx2 = {.panel = avx2::kPanel,
                        .multiply = avx2::multiply,
                        .multiply_few_rows = avx2::multiply_few_rows,
                        .lanes = avx2::kLanes,
-                       .attend = avx2::attend};
+                       .attend = avx2::attend,
+                       .weigh = avx2::weigh,
+                       .differentiate_weights = avx2::differentiate_weights,
+                       .multiply_and_sum_rows = avx2::multiply_and_sum_rows};
 
 }  // namespace braze::kernels

@@ -18,6 +18,7 @@ namespace avx512 {
 #include "kernels/rows.inc"
 #include "kernels/few_rows.inc"
 #include "kernels/attention.inc"
+#include "kernels/attention_gradient.inc"
 // clang-format on
 
 }  // namespace avx512
@@ -31,6 +32,9 @@ const Variant kAvx512 = {.panel = avx512::kPanel,
                          .multiply = avx512::multiply,
                          .multiply_few_rows = avx512::multiply_few_rows,
                          .lanes = avx512::kLanes,
-                         .attend = avx512::attend};
+                         .attend = avx512::attend,
+                         .weigh = avx512::weigh,
+                         .differentiate_weights = avx512::differentiate_weights,
+                         .multiply_and_sum_rows = avx512::multiply_and_sum_rows};
 
 }  // namespace braze::kernels

@@ -59,11 +59,38 @@ struct Attention {
   const float* value = nullptr;  // like key
   const float* mask = nullptr;   // [batch, heads, queries, keys], or null
   float* out = nullptr;          // like query
+  // [batch, heads, queries]: of each query, of e^(its scores); or null.
+  float* logsumexp = nullptr;
+  int64_t logsumexp_strides[3] = {};
   int64_t batch = 0, heads = 0, key_heads = 0, queries = 0, keys = 0, depth = 0;
   int64_t query_strides[3] = {}, key_strides[3] = {}, value_strides[3] = {}, out_strides[3] = {};
   int64_t mask_strides[4] = {};  // 0 where it is broadcast
   float scale = 1;
   bool causal = false;  // query i sees keys 0 to i
+};
+
+// Of attention that has given `out` and `logsumexp`, which are read.
+struct AttentionGradient {
+  Attention forward;
+  const float* tangent = nullptr;                            // like out
+  float *query = nullptr, *key = nullptr, *value = nullptr;  // to be written
+  int64_t tangent_strides[3] = {}, query_strides[3] = {}, key_strides[3] = {},
+          value_strides[3] = {};
+};
+
+// Some queries of a head and some keys.
+struct ScoreBlock {
+  float* weights = nullptr;    // [queries, keys]: scores at first
+  float* gradients = nullptr;  // the same: of the weights at first
+  int64_t stride = 0;          // from row to row of both
+  int64_t queries = 0, keys = 0, first_query = 0, first_key = 0;
+  const float* mask = nullptr;  // of the first of both, or null
+  int64_t mask_strides[2] = {};
+  const float* logsumexp = nullptr;
+  int64_t logsumexp_stride = 0;
+  const float* means = nullptr;  // by query, of the weights' gradients by the weights
+  float scale = 1;
+  bool causal = false;
 };
 
 // Attention cut into tasks: some queries of a head, at most a panel, of which the threads take one
@@ -88,6 +115,11 @@ struct Variant {
   int64_t lanes = 0;  // of a vector; they divide `panel`
   // The same, `scratch`: key_block + 2 * depth rows of a panel.
   void (*attend)(AttentionJob& job, float* scratch) = nullptr;
+  // attention_gradient.inc
+  void (*weigh)(const ScoreBlock& block) = nullptr;
+  void (*differentiate_weights)(const ScoreBlock& block) = nullptr;
+  void (*multiply_and_sum_rows)(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
+                                int64_t rows, int64_t width, float* to) = nullptr;
 };
 extern const Variant kAvx2;
 extern const Variant kAvx512;

@@ -1,9 +1,9 @@
 #include "kernels/kernels.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <vector>
+
+#include "kernels/scratch.h"
 
 namespace braze::kernels {
 namespace {
@@ -31,27 +31,6 @@ constexpr int64_t kKeyBlock = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Of the calling thread, kept for its next call.
-class Scratch {
- public:
-  ~Scratch() { std::free(data_); }
-  float* of(size_t count) {
-    if (count > count_) {
-      std::free(data_);
-      data_ = nullptr;
-      count_ = 0;
-      void* memory = nullptr;
-      if (posix_memalign(&memory, 64, count * sizeof(float)) != 0) throw std::bad_alloc();
-      data_ = static_cast<float*>(memory);
-      count_ = count;
-    }
-    return data_;
-  }
-
- private:
-  float* data_ = nullptr;
-  size_t count_ = 0;
-};
 thread_local Scratch scratch;
 thread_local Scratch packed;  // what the thread that asks for a product packs for all
 

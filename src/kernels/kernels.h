@@ -30,4 +30,8 @@ bool packs_rows(int64_t rows, int64_t inner);
 // (NeurIPS 2022), M. Milakov and N. Gimelshein, Online normalizer calculation for softmax (2018).
 void attend(const Variant& variant, const Attention& attention, int threads, const OnThreads& run);
 
+// The gradients of query, key and value (attention_gradient.cpp); all that is there is written.
+void differentiate(const Variant& variant, const AttentionGradient& gradient, int threads,
+                   const OnThreads& run);
+
 }  // namespace braze::kernels

@@ -28,7 +28,10 @@ const std::vector<Pass>& inference_passes() {
       {"point_convolutions", multiply_convolutions},
       {"panel_products",
        [](graph::Graph& graph) { return use_panel_products(graph, PanelProducts::kLarge); }},
-      {"fused_attention", use_fused_attention},
+      {"fused_attention",
+       [](graph::Graph& graph) {
+         return use_fused_attention(graph, FusedAttention::kWithoutGradient);
+       }},
       {"linear_pointwise", use_linear_pointwise},
       {"few_rows", touch_few_rows},
       {"decompose", decompose},
@@ -50,7 +53,8 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
   if (options.panel_products != PanelProducts::kAll)
     pass_options.skip.push_back("point_convolutions");
   if (options.panel_products == PanelProducts::kNone) pass_options.skip.push_back("panel_products");
-  if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
+  if (options.fused_attention == FusedAttention::kNone)
+    pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
   std::vector<Pass> passes = inference_passes();
   for (Pass& pass : passes) {
@@ -61,6 +65,10 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
     if (pass.name == "panel_products")
       pass.run = [which = options.panel_products](graph::Graph& given) {
         return use_panel_products(given, which);
+      };
+    if (pass.name == "fused_attention")
+      pass.run = [which = options.fused_attention](graph::Graph& given) {
+        return use_fused_attention(given, which);
       };
     if (pass.name == "dropout_masks" && options.dropout_mapping)
       pass.run = [mapping = *options.dropout_mapping](graph::Graph& given) {

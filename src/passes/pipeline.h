@@ -6,6 +6,7 @@
 
 #include "passes/channels_last.h"
 #include "passes/dropout_masks.h"
+#include "passes/fused_attention.h"
 #include "passes/linear_pointwise.h"
 #include "passes/pass_manager.h"
 #include "passes/unsupported.h"
@@ -18,7 +19,7 @@ struct PipelineOptions : PassOptions {
   std::optional<DropoutMapping> dropout_mapping;  // none: masks are drawn by PyTorch's operator
   std::optional<int64_t> activation_memory;       // bytes (activation_budget.h); none: no bound
   PanelProducts panel_products = PanelProducts::kNone;
-  bool fused_attention = false;   // attention through kernels/ (fused_attention.h)
+  FusedAttention fused_attention = FusedAttention::kNone;
   bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
 };
 

@@ -10,8 +10,13 @@ namespace {
 
 using graph::Graph;
 
+bool without_gradient(Graph& graph) {
+  return use_fused_attention(graph, FusedAttention::kWithoutGradient);
+}
+bool with_gradient(Graph& graph) { return use_fused_attention(graph, FusedAttention::kAll); }
+
 std::string with_fused_attention(std::string_view text) {
-  return rewritten(use_fused_attention, text);
+  return rewritten(without_gradient, text);
 }
 
 // A graph whose types and arguments can be varied.
@@ -56,14 +61,14 @@ TEST(FusedAttention, HeadsThatShareKeys) {
   text.key = text.value = "f32[2, 2, 40, 16]";
   EXPECT_NE(with_fused_attention(text.str()).find("braze.attention"), std::string::npos);
   text.key = text.value = "f32[2, 3, 40, 16]";
-  expect_unchanged_by(use_fused_attention, text.str());
+  expect_unchanged_by(without_gradient, text.str());
 }
 
 TEST(FusedAttention, LeavesWhatTheKernelDoesNotDo) {
   auto unchanged = [](auto&& change) {
     Text text;
     change(text);
-    expect_unchanged_by(use_fused_attention, text.str());
+    expect_unchanged_by(without_gradient, text.str());
   };
   unchanged([](Text& t) { t.returned = "%4, %5"; });
   unchanged([](Text& t) { t.arguments = "0.5, false, None, None"; });
@@ -99,16 +104,51 @@ TEST(FusedAttention, ADepthThatVariesNeedsAScale) {
   text.symbols = "s0 = size(%0, 3) hint 16, ";
   text.query = text.result = "f32[2, 4, 32, s0]";
   text.key = text.value = "f32[2, 4, 40, s0]";
-  expect_unchanged_by(use_fused_attention, text.str());
+  expect_unchanged_by(without_gradient, text.str());
   text.arguments = "0.0, false, None, 0.125";
   EXPECT_NE(with_fused_attention(text.str()).find("None, false, 0.125)"), std::string::npos);
+}
+
+TEST(FusedAttention, GivesWhatABackwardKeeps) {
+  Text text;
+  text.returned = "%4, %5";
+  text.arguments = "0.0, true, %3, 0.5";
+  const std::string result = rewritten(with_gradient, text.str());
+  EXPECT_NE(result.find("f32[2, 4, 32]{128, 1, 4} = "
+                        "braze.attention_with_logsumexp(%0, %1, %2, %3, true, 0.5)"),
+            std::string::npos)
+      << result;
+  text.sums = "f32[2, 4, 32]";
+  expect_unchanged_by(with_gradient, text.str());
+}
+
+std::string backward_of(const std::string& key, const std::string& of_key) {
+  return "graph(%0: f32[2, 4, 32, 16], %1: f32[2, 4, 32, 16], %2: " + key + ", %3: " + key +
+         ", %4: f32[2, 4, 32, 16]{2048, 16, 64, 1}, %5: f32[2, 4, 32]{128, 1, 4}) {\n" +
+         "  %6: f32[2, 4, 32, 16]{2048, 16, 64, 1}, %7: " + of_key + ", %8: " + of_key +
+         " = aten._scaled_dot_product_flash_attention_for_cpu_backward("
+         "%0, %1, %2, %3, %4, %5, 0.0, false, None, None)\n  return %6, %7, %8\n}";
+}
+
+TEST(FusedAttention, HasAGradient) {
+  const std::string text = backward_of("f32[2, 4, 40, 16]", "f32[2, 4, 40, 16]{2560, 16, 64, 1}");
+  const std::string result = rewritten(with_gradient, text);
+  EXPECT_NE(result.find("braze.attention_backward(%0, %1, %2, %3, %4, %5, None, false, 0.25)"),
+            std::string::npos)
+      << result;
+  expect_unchanged_by(without_gradient, text);
+  // Gradients that lie otherwise than the kernel makes them.
+  expect_unchanged_by(with_gradient, backward_of("f32[2, 4, 40, 16]", "f32[2, 4, 40, 16]"));
+  // Rows of which the elements lie apart.
+  expect_unchanged_by(with_gradient, backward_of("f32[2, 4, 40, 16]{2560, 640, 1, 40}",
+                                                 "f32[2, 4, 40, 16]{2560, 16, 64, 1}"));
 }
 
 TEST(FusedAttention, RunsInThePipelineOnlyWhenAsked) {
   for (bool asked : {false, true}) {
     Graph graph = graph::parse(Text().str());
     PipelineOptions options;
-    options.fused_attention = asked;
+    if (asked) options.fused_attention = FusedAttention::kWithoutGradient;
     run_inference_pipeline(graph, options);
     EXPECT_EQ(to_string(graph).find("braze.attention") != std::string::npos, asked);
   }
