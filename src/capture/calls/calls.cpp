@@ -186,7 +186,7 @@ static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked
   const bool is_installed = is_of_library(inner.get());
   if (!is_installed && trace.world.has_pending_changes())
     return trace.refuse(BreakKind::kPendingChange, "a cached function (lru_cache) behind changes");
-  const size_t writes = trace.world.write_count(), deferred = trace.deferred.size();
+  const size_t writes = change_count(trace.world), deferred = trace.deferred.size();
   const size_t guards = trace.guards.count();
   Tracked result = call(trace, inner, args, count, kwnames);
   if (!result) return {};
@@ -200,7 +200,7 @@ static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked
                         "a cached function (lru_cache) reads what may change");
   // What it calls, prints or logs it does again, if need be, when it is replayed.
   trace.deferred.resize(deferred);
-  if (trace.world.write_count() != writes)
+  if (change_count(trace.world) != writes)
     return trace.refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
   if (!is_immutable(result.get()) && !is_atom(result.get()))
     return trace.refuse(BreakKind::kNativeCall,

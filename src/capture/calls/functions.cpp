@@ -194,7 +194,7 @@ Tracked call_function(TraceContext& trace, const Tracked& callable, Tracked* arg
 // there, and so does again what it does beside.
 static Tracked call_checkpointed(TraceContext& trace, std::unique_ptr<Frame> frame) {
   const OriginTracker::Checkpointed checkpointed(trace.origins);
-  const auto effects = [&] { return trace.world.write_count() + trace.deferred.size(); };
+  const auto effects = [&] { return change_count(trace.world) + trace.deferred.size(); };
   const size_t before = effects();
   Tracked result = start_frame(trace, std::move(frame));
   if (!result || effects() == before) return result;

@@ -251,7 +251,7 @@ static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Tracked* 
                 Py_TYPE(arg) != known().deque && Py_TYPE(arg) != known().defaultdict;
     if (look == Look::kKeeps || heap || PyTuple_Check(arg) || PyFrozenSet_Check(arg)) {
       if (!read_deeply(trace, arg, look)) return false;
-    } else if (!trace.world.shadow(arg)) {
+    } else if (!shadow_to_read(trace.world, arg)) {
       return false;
     }
   }

@@ -259,7 +259,7 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
           trace.guards.add_length(source, PyObject_Size(object));
         } else if (is_one_of(text, {"keys", "values", "items", "__iter__", "__reversed__"}) &&
                    !PyFrozenSet_Check(object) && !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
-          if (!trace.world.shadow(object)) return {};
+          if (!shadow_to_read(trace.world, object)) return {};
         } else if (!trace.world.read_all(object)) {
           return {};
         }
@@ -267,6 +267,8 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
     }
   } else if (PyTuple_Check(object) && !trace.world.read_all(object)) {
     return {};
+  } else if (source && container_method(name) == MethodEffect::kMutate) {
+    trace.world.shadow(object);  // which is there, and counts this change
   }
   if (count > 0 && (PyDict_Check(object) || PyAnySet_Check(object))) make_key(trace, args[0]);
   if (text == "sort" && count == 0 && holds_tensor(trace.world.effective(object)) && !kwnames)

@@ -37,7 +37,7 @@ Tracked get_iter(TraceContext& trace, const Tracked& iterable) {
                                          is_library_container(object));
       if (!copied) {
         if (!trace.world.read_all(object)) return {};
-      } else if (!trace.world.shadow(object)) {
+      } else if (!shadow_to_read(trace.world, object)) {
         // A copy is iterated, so that changes made meanwhile are seen as they would be.
         return {};
       }

@@ -300,10 +300,10 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
 bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols) {
   const Source* s = source_of(container);
   if (!s || shadows_.contains(container)) return true;
-  if (grown.contain(container)) return shadow(container) != nullptr;
+  if (grown.contain(container)) return shadow_to_read(*this, container) != nullptr;
   // Who asks with `symbols` makes the shadow, or has made it.
   if (!symbols && PyDict_Check(container) && !log_.is_unwritten(container))
-    return shadow(container) != nullptr;
+    return shadow_to_read(*this, container) != nullptr;
   bool& is_read = all_read_[container];
   if (is_read) return true;
   is_read = true;
@@ -374,7 +374,7 @@ bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symb
 
 Ref read_items(World& world, PyObject* container) {
   if (PyDict_Check(container) && world.source_of(container) &&
-      !world.log().is_unwritten(container) && !world.shadow(container))
+      !world.log().is_unwritten(container) && !shadow_to_read(world, container))
     return {};
   std::vector<std::pair<Ref, Ref>> symbols;
   if (!world.read_all(container, &symbols)) return {};

@@ -125,9 +125,12 @@ class World {
   }
   // Makes one; null with a break pending if the container cannot be copied.
   PyObject* shadow(PyObject* container);
+  size_t only_read = 0;  // of what write_count() counts
   // As `effective`, for what looks at all of a dict: what is logged of it goes into a shadow.
   PyObject* effective_whole(PyObject* object) {
-    return PyDict_Check(object) && !log_.is_unwritten(object) ? shadow(object) : effective(object);
+    if (!PyDict_Check(object) || log_.is_unwritten(object)) return effective(object);
+    ++only_read;
+    return shadow(object);
   }
   GrownLists grown;  // known by their ends alone
   DictOwners& dicts() { return dicts_; }
@@ -237,5 +240,13 @@ class World {
 // Reads every item, for who takes them out and has no use for the container: what stands for it, or
 // a copy with symbols for those that vary. Null with a break pending.
 Ref read_items(World& world, PyObject* container);
+
+// As write_count(), without what is only read.
+inline size_t change_count(const World& world) { return world.write_count() - world.only_read; }
+
+inline PyObject* shadow_to_read(World& world, PyObject* container) {
+  ++world.only_read;
+  return world.shadow(container);
+}
 
 }  // namespace braze::capture
