@@ -24,6 +24,7 @@ using sym::Int;
 
 // Channels and multiplications from which on a product pays.
 constexpr int64_t kLeastChannels = 16, kLeastWork = 1 << 17;
+constexpr int64_t kManyPoints = 512;
 
 const graph::Op& backward_op() {
   static const graph::Op& op = graph::find_or_add_op("aten.convolution_backward");
@@ -139,7 +140,10 @@ Value* multiplied(Emitter& emit, const PointConvolution& c, Value* matrix, Value
   return emit.permute(emit.reshape(product, last), order);
 }
 
-Value* input_gradient(Emitter& emit, const PointConvolution& c, Value* dy) {
+// Of few points in an image the product of all images takes the weight as it lies; as a factor of
+// each image it would be turned each time.
+Value* input_gradient(Emitter& emit, PointConvolution c, Value* dy) {
+  if (c.points().hint() < kManyPoints) c.layout = Layout::kChannelsLast;
   Value* matrix = emit.permute(weight_of(emit, c), {1, 0});
   Value* dx = multiplied(emit, c, matrix, dy, c.inputs(), c.outputs());
   for (size_t i = 0; i < c.stride.size(); ++i) {

@@ -37,7 +37,9 @@ class BatchedProduct {
     variant_ = variant;
     const bool transposed =
         mat2.stride(2) != 1 && mat2.size(2) > 1 && (mat2.stride(1) == 1 || mat2.size(1) <= 1);
-    a_ = rows_side_by_side(self);
+    const bool packs = self.stride(2) != 1 && self.stride(1) == 1 &&
+                       kernels::packs_rows(self.size(1), self.size(2));
+    a_ = packs ? self : rows_side_by_side(self);
     b_ = transposed ? mat2 : rows_side_by_side(mat2);
     first_ = {.a = a_.const_data_ptr<float>(),
               .b = b_.const_data_ptr<float>(),
@@ -45,8 +47,9 @@ class BatchedProduct {
               .rows = self.size(1),
               .inner = self.size(2),
               .columns = mat2.size(2),
-              .a_stride = a_.stride(1),
+              .a_stride = a_.stride(packs ? 2 : 1),
               .c_stride = out.stride(1),
+              .a_transposed = packs,
               .b_stride = b_.stride(transposed ? 2 : 1),
               .b_transposed = transposed};
   }
