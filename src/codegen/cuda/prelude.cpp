@@ -196,6 +196,9 @@ D f32 exp_of(f32 x) { return expf(x); }
 D f64 exp_of(f64 x) { return exp(x); }
 D f32 fma_of(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 D f64 fma_of(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+// 1 / n within an ulp, of a number of elements.
+D f32 share_of(f32 n) { return __fdividef(1, n); }
+D f64 share_of(f64 n) { return 1 / n; }
 D f32 sigmoid(f32 x) { return 1.0f / (1.0f + expf(-x)); }
 D f64 sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 D f32 mod_of(f32 a, f32 b) { f32 r = fmodf(a, b); return r != 0 && (b < 0) != (r < 0) ? r + b : r; }
@@ -329,8 +332,8 @@ template <class T> struct Welford {
   D void add(T x, i64) {
     count += 1;
     const T delta = x - mean;
-    mean += delta / count;
-    m2 += delta * (x - mean);
+    mean = fma_of(delta, share_of(count), mean);
+    m2 = fma_of(delta, x - mean, m2);
   }
   // Distances from the first one, so that equal numbers have no variance.
   template <int N> D void add_pack(const T (&x)[N]) {
@@ -348,7 +351,7 @@ template <class T> struct Welford {
   D void merge(Welford b) {
     const T n = count + b.count;
     if (n == 0) return;
-    const T share = b.count / n, delta = b.mean - mean;
+    const T share = b.count * share_of(n), delta = b.mean - mean;
     mean += delta * share;
     m2 += b.m2 + delta * delta * count * share;
     count = n;

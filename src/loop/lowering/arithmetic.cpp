@@ -169,8 +169,20 @@ bool lower_pow_number(Lowering& lowering, const Node& node) {
   // Eager has the exponent in double precision, where a very small one is not zero.
   if (exponent != 0 && static_cast<float>(exponent) == 0 && compute_dtype(dtype) == DType::kFloat32)
     return false;
-  // Eager rounds halves after each step: formulas of one step alone give the same.
+  // Eager rounds halves after each step, but for cubes of float16 on CPUs: formulas of one step
+  // alone give the same.
   const bool one_step = exponent == 2 || exponent == 1 || exponent == -1;
+  if (dtype != compute_dtype(dtype) && exponent == 3) {
+    const graph::Device::Type device = node.result()->type().device.type;
+    const bool is_rounded = device != graph::Device::Type::kCPU || dtype != DType::kFloat16;
+    return define_pointwise(lowering, node, {operand_arg(node, 0)}, dtype, {2, false},
+                            [dtype, is_rounded](ExprPool& pool, std::span<const ExprRef> x) {
+                              ExprRef square = pool.mul(x[0], x[0]);
+                              if (is_rounded)
+                                square = pool.cast(pool.cast(square, dtype), x[0]->dtype);
+                              return pool.mul(square, x[0]);
+                            });
+  }
   if (dtype != compute_dtype(dtype) && !one_step) return false;
   const bool special =
       one_step || exponent == 0 || std::abs(exponent) == 0.5 || exponent == 3 || exponent == -2;

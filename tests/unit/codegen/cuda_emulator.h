@@ -118,6 +118,7 @@ float __int_as_float(int x) { return bits_of<float>(x); }
 double __longlong_as_double(long long x) { return bits_of<double>(x); }
 unsigned long long wide_product(unsigned a, unsigned b) { return (unsigned long long)a * b; }
 float rsqrtf(float x) { return 1 / sqrtf(x); }
+float __fdividef(float x, float y) { return x / y; }
 double rsqrt(double x) { return 1 / sqrt(x); }
 unsigned char* shared_memory() {
   alignas(16) static unsigned char memory[8][228 << 10];  // by block of a cluster
