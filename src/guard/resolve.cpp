@@ -42,15 +42,26 @@ Ref function_part(SourceKind kind, PyFunctionObject* function, PyObject* key) {
   }
 }
 
+PyTypeObject* deque_type() {
+  static PyObject* const type = [] {
+    const cpython::SavedException pending;
+    const Ref module = Ref::steal(PyImport_ImportModule("collections"));
+    return module ? PyObject_GetAttrString(module.get(), "deque") : nullptr;
+  }();
+  BRAZE_CHECK(type != nullptr, "collections.deque cannot be imported");
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+// By the slot of the class made in C, whatever methods the object's own has.
 Ref sequence_item(PyObject* object, PyObject* key) {
   if (!PyLong_Check(key)) return {};
   const cpython::SavedException pending;
   Py_ssize_t index = PyLong_AsSsize_t(key);
   if (index == -1 && PyErr_Occurred() != nullptr) return {};
-  if (is_deque(object)) return Ref::steal(PySequence_GetItem(object, index));
   const Py_ssize_t size = Py_SIZE(object);
   if (index < 0) index += size;
   if (index < 0 || index >= size) return {};
+  if (is_deque(object)) return Ref::steal(deque_type()->tp_as_sequence->sq_item(object, index));
   return Ref::borrow(PyList_Check(object) ? PyList_GET_ITEM(object, index)
                                           : PyTuple_GET_ITEM(object, index));
 }
@@ -90,14 +101,7 @@ Ref computed(PyObject* base, PyObject* key) {
 
 }  // namespace
 
-bool is_deque(PyObject* object) {
-  static PyObject* const deque_type = [] {
-    const cpython::SavedException pending;
-    const Ref module = Ref::steal(PyImport_ImportModule("collections"));
-    return module ? PyObject_GetAttrString(module.get(), "deque") : nullptr;
-  }();
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == deque_type;
-}
+bool is_deque(PyObject* object) { return PyObject_TypeCheck(object, deque_type()); }
 
 Ref resolve_root(const Source* source, PyObject* function, PyObject* const* args) {
   switch (source->kind) {

@@ -14,7 +14,7 @@ cpython::Ref resolve_step(const Source* source, PyObject* base);
 cpython::Ref resolve_step(const Source* source, PyObject* base, PyObject* function,
                           PyObject* const* args);
 
-// Exactly collections.deque, which has no C API of its own.
+// A collections.deque, which has no C API of its own, or of a subclass.
 bool is_deque(PyObject* object);
 
 }  // namespace braze::guard

@@ -1,7 +1,7 @@
 """Methods that a subclass of a container has: only those are asked that CPython asks."""
 
 import copy
-from collections import defaultdict
+from collections import defaultdict, deque
 
 import braze
 import pytest
@@ -146,3 +146,30 @@ def test_a_factory_that_is_exchanged():
     table.clear()
     table.default_factory = lambda: (1, 2)
     assert fast(torch.zeros(1), 5).item() == 2 and table == {5: (1, 2)}
+
+
+class Deque(deque):
+    def __len__(self):
+        CALLS.append("len")
+        return 77
+
+    def __getitem__(self, index):
+        CALLS.append(index)
+        return 100.0
+
+
+def test_deque_of_a_subclass():
+    """Guards read its length and items past the methods of its class."""
+
+    def f(given, x):
+        for item in given:
+            x = x + item
+        return x + given[0]
+
+    fast = braze.compile(f, fullgraph=True)
+    for items in ([1.0, 2.0], [1.0, 2.0], [1.0, 3.0], [1.0]):
+        seen = []
+        for function in (fast, f):
+            CALLS.clear()
+            seen.append((function(Deque(items), torch.ones(2)).tolist(), list(CALLS)))
+        assert seen[0] == seen[1]
