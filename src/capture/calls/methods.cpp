@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/is_one_of.h"
 #include "capture/calls/context_variables.h"
 #include "capture/calls/native.h"
@@ -62,6 +63,25 @@ bool is_method_of_text(PyObject* object, const char* name) {
   PyObject* method = key ? _PyType_Lookup(&PyUnicode_Type, key.get()) : nullptr;
   return method && Py_IS_TYPE(method, &PyMethodDescr_Type) &&
          _PyType_Lookup(Py_TYPE(object), key.get()) == method;
+}
+
+// This very method of a class made in C, which super() may have found behind one of the object's
+// own class, of another object.
+Ref bound_to(PyObject* method, PyObject* self) {
+  if (PyCFunction_Check(method)) {
+    auto* function = reinterpret_cast<PyCFunctionObject*>(method);
+    return Ref::steal(
+        PyCMethod_New(function->m_ml, self, function->m_module, PyCFunction_GET_CLASS(method)));
+  }
+  // Else it is the wrapper of a slot, which does not show the descriptor that it is of.
+  static PyObject* const objclass = PyUnicode_InternFromString("__objclass__");
+  const Ref type = Ref::steal(PyObject_GetAttr(method, objclass));
+  const Ref name = Ref::steal(PyObject_GetAttr(method, names().name));
+  if (!type || !name) return {};
+  PyObject* descriptor = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type.get()), name.get());
+  BRAZE_CHECK(descriptor && Py_IS_TYPE(descriptor, &PyWrapperDescr_Type),
+              "a slot of a class made in C has its wrapper there");
+  return Ref::steal(PyWrapper_New(descriptor, self));
 }
 
 }  // namespace
@@ -256,7 +276,7 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
           }
         }
         if (text == "__len__" && trace.world.log().is_unwritten(object)) {
-          trace.guards.add_length(source, PyObject_Size(object));
+          trace.guards.add_length(source, own_length(object));
         } else if (is_one_of(text, {"keys", "values", "items", "__iter__", "__reversed__"}) &&
                    !PyFrozenSet_Check(object) && !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
           if (!shadow_to_read(trace.world, object)) return {};
@@ -286,7 +306,7 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
     return {};
   PyObject* used = trace.world.effective(object);
   if (!unbound && used != object) {
-    Ref rebound = Ref::steal(PyObject_GetAttrString(used, name));
+    const Ref rebound = bound_to(callable, used);
     return rebound ? call_native(trace, rebound.get(), args, count, kwnames, false) : Tracked();
   }
   return call_unbound(trace, callable, self, args, count, kwnames, unbound);

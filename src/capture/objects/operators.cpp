@@ -264,7 +264,7 @@ int truth(TraceContext& trace, const Tracked& value) {
       trace.world.type_lookup(Py_TYPE(object), names().len);
   } else if (source) {
     if (is_container(object)) {
-      trace.guards.add_length(source, PyObject_Size(object));
+      trace.guards.add_length(source, own_length(object));
     } else if (decides_truth(Py_TYPE(object))) {
       if (!read_operand(trace, value, "the truth value")) return -1;
     }
@@ -349,7 +349,7 @@ Tracked length_of(TraceContext& trace, const Tracked& object) {
     if (n < 0) return {};
     if (!PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) ||
         !PyFunction_Check(trace.world.type_lookup(Py_TYPE(used), names().len)))
-      trace.guards.add_length(source, n);
+      trace.guards.add_length(source, own_length(used));
     return Tracked::steal(PyLong_FromSsize_t(n));
   }
   if (is_python_class(Py_TYPE(used)) && !is_tensor(used) && !exports_memory(used))

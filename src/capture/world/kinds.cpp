@@ -64,6 +64,11 @@ Ref own_items(PyObject* container) {
   return iterator ? Ref::steal(PySequence_List(iterator.get())) : Ref();
 }
 
+Py_ssize_t own_length(PyObject* container) {
+  if (PyDict_Check(container)) return PyDict_GET_SIZE(container);
+  return PyAnySet_Check(container) ? PySet_GET_SIZE(container) : Py_SIZE(container);
+}
+
 bool exports_memory(PyObject* object) {
   return PyObject_CheckBuffer(object) && !PyBytes_Check(object) && !is_atom(object);
 }

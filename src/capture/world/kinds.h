@@ -62,6 +62,8 @@ bool is_container(PyObject* object);
 // What a container holds (of a dict: the keys), in order, as a list: by the C type below its class,
 // whatever methods the class has.
 Ref own_items(PyObject* container);
+// How many there are of these.
+Py_ssize_t own_length(PyObject* container);
 // One of the same class with the same items; empty where there is none, maybe with an exception.
 Ref copy_container(PyObject* original);
 // Never changes, or is shared program structure that is guarded by identity.

@@ -3,6 +3,7 @@
 
 #include "capture/known.h"
 #include "capture/world/world.h"
+#include "cpython/finaliser.h"
 #include "cpython/set_layout.h"
 #include "cpython/text.h"
 
@@ -15,6 +16,7 @@ Ref copy_subclass(PyObject* original, PyTypeObject* base) {
   Ref none = Ref::steal(PyTuple_New(0));
   Ref copy = Ref::steal(base->tp_new(Py_TYPE(original), none.get(), nullptr));
   if (!copy) return {};
+  if (Py_TYPE(original)->tp_finalize) cpython::skip_finaliser(copy.get());
   if (PyList_Check(original)) {
     Ref items = own_items(original);
     if (!items || PyList_SetSlice(copy.get(), 0, 0, items.get()) < 0) return {};
