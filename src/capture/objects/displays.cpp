@@ -145,7 +145,8 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
 static bool merge_keywords(TraceContext& trace, const Tracked& callable, PyObject* target,
                            PyObject* from) {
   Ref items;
-  if (!PyDict_Check(from)) {
+  // Of a class with an order or an __iter__ of its own, CPython asks its keys().
+  if (!PyDict_Check(from) || Py_TYPE(from)->tp_iter != PyDict_Type.tp_iter) {
     items = Ref::steal(PyDict_New());
     if (PyDict_Update(items.get(), from) < 0) {
       if (PyErr_ExceptionMatches(PyExc_AttributeError))

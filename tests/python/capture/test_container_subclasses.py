@@ -1,7 +1,7 @@
 """Methods that a subclass of a container has: only those are asked that CPython asks."""
 
 import copy
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 
 import braze
 import pytest
@@ -173,3 +173,36 @@ def test_deque_of_a_subclass():
             CALLS.clear()
             seen.append((function(Deque(items), torch.ones(2)).tolist(), list(CALLS)))
         assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("base", [dict, OrderedDict])
+def test_keywords_of_a_subclass(base):
+    """`**` asks the class where it has an order or an __iter__ of its own."""
+
+    class Asked(base):
+        def __iter__(self):
+            self.asked = True
+            return super().__iter__()
+
+        def __getitem__(self, key):
+            return super().__getitem__(key) * 2
+
+    def keywords(**named):
+        return list(named.items())
+
+    def use(given, x):
+        return x + sum(value * i for i, (_, value) in enumerate(keywords(**given)))
+
+    def moved(given, x):
+        given.move_to_end("a")
+        return use(given, x)
+
+    for cls in (base, Asked):
+        for function in (use, moved) if base is OrderedDict else (use,):
+            fast = braze.compile(function)
+            for i in range(2):
+                ours, theirs = cls(a=1, b=2, c=5), cls(a=1, b=2, c=5)
+                x = torch.ones(2) * i
+                assert fast(ours, x).tolist() == function(theirs, x).tolist()
+                assert getattr(ours, "asked", None) == getattr(theirs, "asked", None)
+                assert list(base.__iter__(ours)) == list(base.__iter__(theirs))
