@@ -196,8 +196,7 @@ D f32 exp_of(f32 x) { return expf(x); }
 D f64 exp_of(f64 x) { return exp(x); }
 D f32 fma_of(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 D f64 fma_of(f64 a, f64 b, f64 c) { return fma(a, b, c); }
-// 1 / n within an ulp, of a number of elements.
-D f32 share_of(f32 n) { return __fdividef(1, n); }
+D f32 share_of(f32 n) { return __fdividef(1, n); }  // 1 / n within an ulp
 D f64 share_of(f64 n) { return 1 / n; }
 D f32 sigmoid(f32 x) { return 1.0f / (1.0f + expf(-x)); }
 D f64 sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
