@@ -243,10 +243,6 @@ Ref read_items(World& world, PyObject* container);
 
 // As write_count(), without what is only read.
 inline size_t change_count(const World& world) { return world.write_count() - world.only_read; }
-
-inline PyObject* shadow_to_read(World& world, PyObject* container) {
-  ++world.only_read;
-  return world.shadow(container);
-}
+PyObject* shadow_to_read(World& world, PyObject* container);
 
 }  // namespace braze::capture

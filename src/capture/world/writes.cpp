@@ -158,6 +158,11 @@ PyObject* World::shadow(PyObject* container) {
   return taken.append_to(result) ? result : nullptr;
 }
 
+PyObject* shadow_to_read(World& world, PyObject* container) {
+  ++world.only_read;
+  return world.shadow(container);
+}
+
 bool World::has_pending_changes() const {
   auto same_items = [](PyObject* a, PyObject* b) {
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(a);
