@@ -86,6 +86,7 @@ bool initialize_known() {
       look_up_type("enum", "Enum", k.enum_type) &&
       look_up_type("contextvars", "ContextVar", k.context_var) &&
       look_up_type("types", "GeneratorType", k.generator) &&
+      look_up_type("types", "MethodWrapperType", k.method_wrapper) &&
       look_up_type("re", "Pattern", k.pattern) &&
       look_up_type("torch.jit", "ScriptFunction", k.script_function);
   if (!types) return false;

@@ -83,9 +83,9 @@ struct Names {
 struct Known {
   Names names;
   PyTypeObject *tensor, *parameter, *module, *size, *logger, *lru_cache, *partial, *tuple_getter,
-      *ordered_dict, *deque, *defaultdict, *counter, *enum_type, *context_var, *generator, *ndarray,
-      *torch_function_mode, *sym_int, *sym_bool, *sym_float, *text, *pattern, *script_function,
-      *abc_meta;
+      *ordered_dict, *deque, *defaultdict, *counter, *enum_type, *context_var, *generator,
+      *method_wrapper, *ndarray, *torch_function_mode, *sym_int, *sym_bool, *sym_float, *text,
+      *pattern, *script_function, *abc_meta;
   PyObject* module_getattr;              // torch.nn.Module.__getattr__
   PyObject* function_apply;              // what torch.autograd.Function inherits from C
   PyObject* is_compiling;                // torch.compiler.is_compiling

@@ -112,7 +112,7 @@ Tracked call(TraceContext& trace, const Tracked& callable, Tracked* args, size_t
                             args[0], args + 1, count - 1, kwnames, true);
     return call_native(trace, f, args, count, kwnames, false);
   }
-  if (type == &_PyMethodWrapper_Type) {
+  if (type == known().method_wrapper) {
     Ref self = Ref::steal(PyObject_GetAttr(f, names().self));
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
     if (!self || !name) return {};

@@ -22,7 +22,7 @@ bool is_random_generator(PyObject* object) {
 bool is_made_in_c(PyObject* callable) {
   if (PyType_Check(callable)) return !is_python_class(reinterpret_cast<PyTypeObject*>(callable));
   return PyCFunction_Check(callable) || Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
-         Py_IS_TYPE(callable, &PyWrapperDescr_Type) || Py_IS_TYPE(callable, &_PyMethodWrapper_Type);
+         Py_IS_TYPE(callable, &PyWrapperDescr_Type) || Py_IS_TYPE(callable, known().method_wrapper);
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ bool call_with_symbols(TraceContext& trace, const Tracked& callable, Tracked* ar
                               !PyExceptionClass_Check(f) && type != known().ordered_dict;
     if (keeps || python_class || is_torch_module_name(module_of(type))) return false;
   } else if (PyCFunction_Check(f) || Py_IS_TYPE(f, &PyMethodDescr_Type) ||
-             Py_IS_TYPE(f, &PyWrapperDescr_Type) || Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+             Py_IS_TYPE(f, &PyWrapperDescr_Type) || Py_IS_TYPE(f, known().method_wrapper)) {
     if (keeps_symbols(trace, f, self, args, count, kwnames, result)) return bool(result);
   } else {
     return false;  // comes back with what it calls
@@ -163,7 +163,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Trac
   PyObject* owner = self && !PyModule_Check(self) ? self : nullptr;
   size_t first = 0;  // of the arguments proper
   if (!PyCFunction_Check(f) && !owner && count > 0) {
-    if (Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+    if (Py_IS_TYPE(f, known().method_wrapper)) {
       Ref bound = Ref::steal(PyObject_GetAttr(f, names().self));
       owner = bound.get();  // the wrapper holds it
     } else {

@@ -38,19 +38,31 @@ TEST(PointConvolutions, AreOneProductWhereChannelsLieLast) {
   EXPECT_EQ(text.find("clone"), std::string::npos) << text;
 }
 
-constexpr std::string_view kBackward =
-    R"(graph(%0: f32[4, 128, 14, 14], %1: f32[4, 64, 28, 28], %2: f32[128, 64, 1, 1]) {
-  %3: f32[4, 64, 28, 28], %4: f32[128, 64, 1, 1], %5: f32[128] = aten.convolution_backward(%0, %1, %2, [128], [2, 2], [0, 0], [1, 1], false, [0, 0], 1, [true, true, true])
-  return %3, %4, %5
-})";
+// Of a stride of 2, from `large` to `small`, as text.
+std::string gradients(const std::string& large, const std::string& small) {
+  const auto images = [](int channels, const std::string& points) {
+    return "f32[4, " + std::to_string(channels) + ", " + points + ", " + points + "]";
+  };
+  return "graph(%0: " + images(128, small) + ", %1: " + images(64, large) +
+         ", %2: f32[128, 64, 1, 1]) {\n  %3: " + images(64, large) +
+         ", %4: f32[128, 64, 1, 1], %5: f32[128] = aten.convolution_backward(%0, %1, %2, [128], "
+         "[2, 2], [0, 0], [1, 1], false, [0, 0], 1, [true, true, true])\n  return %3, %4, %5\n}";
+}
 
 TEST(PointConvolutions, HaveProductsAsGradients) {
-  const std::string text = rewritten(multiply_convolutions, kBackward);
+  const std::string text = rewritten(multiply_convolutions, gradients("56", "28"));
   EXPECT_NE(text.find("braze.bmm("), std::string::npos) << text;
   EXPECT_NE(text.find("braze.bmm_sum("), std::string::npos) << text;
   EXPECT_NE(text.find("aten.slice_backward"), std::string::npos) << text;
   EXPECT_NE(text.find("aten.sum"), std::string::npos) << text;
   EXPECT_EQ(text.find("aten.convolution"), std::string::npos) << text;
+}
+
+TEST(PointConvolutions, OfSmallImagesTakeTheWeightAsItLies) {
+  const std::string text = rewritten(multiply_convolutions, gradients("28", "14"));
+  EXPECT_EQ(text.find("braze.bmm("), std::string::npos) << text;
+  EXPECT_NE(text.find("f32[784, 64] = aten.mm"), std::string::npos) << text;
+  EXPECT_NE(text.find("braze.bmm_sum("), std::string::npos) << text;
 }
 
 // A convolution of `x` into 128 channels of `points` x `points`, with what stands behind the bias.
