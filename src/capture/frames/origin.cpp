@@ -29,7 +29,7 @@ StackEntry entry_of(const Frame& frame) {
 StackEntry exact_entry_of(const Frame& frame) {
   StackEntry entry = entry_of(frame);
   const int offset = frame.info->decoded->instructions[static_cast<size_t>(frame.current())].offset;
-  const int bytes = offset * static_cast<int>(sizeof(_Py_CODEUNIT));
+  const int bytes = offset * static_cast<int>(cpython::kBytesPerUnit);
   int line, end_line, column, end_column;
   if (PyCode_Addr2Location(frame.code(), bytes, &line, &column, &end_line, &end_column) &&
       line == entry.line && column >= 0) {
