@@ -105,12 +105,6 @@ Replacement own_gradients(Emitter& emit, const Node& node, std::vector<bool> wan
   return made->results();
 }
 
-Value* bias_gradient(Emitter& emit, Value* dy) {
-  Dims others = {0};
-  for (int64_t dim = 2; dim < dy->type().rank(); ++dim) others.push_back(dim);
-  return emit(OpKind::ksum_dim_IntList, {dy, std::move(others), false, None{}});
-}
-
 Replacement depthwise_backward(Emitter& emit, const Node& node) {
   if (!is_used(emit, node, 1)) return {};
   const Backward backward{.dy = graph::tensor_arg(node, 0),
@@ -220,6 +214,12 @@ Replacement gradients_on_gpu(Emitter& emit, const Node& node) {
 }
 
 }  // namespace
+
+Value* bias_gradient(Emitter& emit, Value* dy) {
+  Dims others = {0};
+  for (int64_t dim = 2; dim < dy->type().rank(); ++dim) others.push_back(dim);
+  return emit(OpKind::ksum_dim_IntList, {dy, std::move(others), false, None{}});
+}
 
 Replacement decompose_convolution(Emitter& emit, const Node& node) {
   static const graph::Op& backward = graph::find_or_add_op("aten.convolution_backward");

@@ -35,6 +35,9 @@ graph::Value* row_major(graph::Emitter& emit, graph::Value* x);
 // `value` with the dtype and strides of `wanted`; null where emit_copy gives null.
 graph::Value* with_type(graph::Emitter& emit, graph::Value* value, const graph::TensorType& wanted);
 
+// Of a convolution: the sum of `dy` over all but the channels.
+graph::Value* bias_gradient(graph::Emitter& emit, graph::Value* dy);
+
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_batch_norm(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_convolution(graph::Emitter& emit, const graph::Node& node);

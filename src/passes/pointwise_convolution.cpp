@@ -15,7 +15,6 @@ namespace {
 using graph::DType;
 using graph::Emitter;
 using graph::Node;
-using graph::None;
 using graph::OpKind;
 using graph::TensorType;
 using graph::Value;
@@ -209,11 +208,7 @@ Replacement backward(Emitter& emit, const Node& node) {
   Replacement gradients(3);
   if (wants[0]) gradients[0] = input_gradient(emit, c, dy);
   if (wants[1]) gradients[1] = weight_gradient(emit, c, dy);
-  if (wants[2]) {
-    Dims others = {0};
-    for (int64_t dim = 2; dim < dy->type().rank(); ++dim) others.push_back(dim);
-    gradients[2] = emit(OpKind::ksum_dim_IntList, {dy, std::move(others), false, None{}});
-  }
+  if (wants[2]) gradients[2] = bias_gradient(emit, dy);
   return gradients;
 }
 

@@ -6,8 +6,9 @@
 //
 // Of images that lie channel by channel each is a matrix [channels, points], of which no copy is
 // made: `braze.bmm(weight, x)`, `braze.bmm(weight^T, dy)` and, summed over the images,
-// `braze.bmm_sum(dy, x^T)` (runtime/batched_products.h). Where channels lie last all images are one
-// matrix [points, channels], and aten.mm multiplies, which stands to be replaced in turn.
+// `braze.bmm_sum(dy, x^T)` (runtime/batched_products.h); the gradient of small images is one
+// product that takes the weight as it lies. Where channels lie last all images are one matrix
+// [points, channels], and aten.mm multiplies, which stands to be replaced in turn.
 //
 // Needs and keeps a functional graph, and stands before use_panel_products and decompose.
 //
